@@ -95,23 +95,23 @@ impl MemberState {
     }
 
     /// The members of a plan, in its order.
-    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
-        let order = Order::of(plan);
-        let state = |(index, member): (usize, &Member)| {
+    pub(crate) fn of_plan(plan: Plan) -> Vec<Self> {
+        let order = Order::of(&plan);
+        let state = |(index, member): (usize, Member)| {
             let gate_use = if order.is_awaited(index) { GateUse::Awaited } else { GateUse::Unused };
-            let mut state = Self::new(member.clone(), order.links(index).to_vec(), gate_use);
-            if member.is_second_of_pair(index) {
+            let is_second = member.is_second_of_pair(index);
+            let mut state = Self::new(member, order.links(index).to_vec(), gate_use);
+            if is_second {
                 state.retire();
             }
             state
         };
-        plan.members.iter().enumerate().map(state).collect()
+        plan.members.into_iter().enumerate().map(state).collect()
     }
 
     /// A planned main that only `*=main` names (S8).
-    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
-        let member = Member::new(name, Role::Main, usize::MAX);
-        Self::new(member, plan.links_of_unnamed_main(), GateUse::Unused)
+    pub(crate) fn unnamed_main(links: Vec<Link>, name: &str) -> Self {
+        Self::new(Member::new(name, Role::Main, usize::MAX), links, GateUse::Unused)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_spec::{ExitCodes, Plan, RestartPolicy, Role};
+use pod_spec::{ExitCodes, Link, Others, Plan, RestartPolicy, Role, Settings};
 
 use crate::container::exec::Exec;
 use crate::container::{Container, Remains};
@@ -31,11 +31,15 @@ pub(crate) struct PodFailure {
     pub(crate) reason: String,
 }
 
-/// The tables.
+/// The tables. The plan is kept in parts, each of it once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    plan: Option<Plan>,
+    settings: Option<Settings>,
     members: Vec<MemberState>,
+    /// How many of the members the plan names; they come first.
+    named: usize,
+    /// What a main waits for that only `*=main` names; `None` if the plan has no `*=main` (S8).
+    unnamed_main: Option<Vec<Link>>,
     containers: BTreeMap<ContainerId, Container>,
     pub(crate) sandbox: Sandbox,
     stop: Option<Stop>,
@@ -126,23 +130,43 @@ impl State {
 
 /// The plan.
 impl State {
-    pub(crate) fn plan(&self) -> Option<&Plan> {
-        self.plan.as_ref()
+    /// What the pod's plan says of the pod as a whole, if it has a plan.
+    pub(crate) fn settings(&self) -> Option<&Settings> {
+        self.settings.as_ref()
+    }
+
+    pub(crate) fn has_plan(&self) -> bool {
+        self.settings.is_some()
     }
 
     /// Whether the pod's plan, or that it has none, is settled, so that later containers cannot change it.
     pub(crate) fn plan_is_settled(&self) -> bool {
-        self.plan.is_some() || self.sandbox.id().is_some()
+        self.has_plan() || self.sandbox.id().is_some()
     }
 
     /// The pod's plan is known.
     pub(crate) fn declare_plan(&mut self, plan: Plan) {
-        self.members = MemberState::of_plan(&plan);
-        self.plan = Some(plan);
+        let unnamed_main = plan.links_of_unnamed_main();
+        self.unnamed_main = (plan.others == Others::Mains).then_some(unnamed_main);
+        self.named = plan.members.len();
+        self.settings = Some(plan.settings);
+        self.members = MemberState::of_plan(plan);
+    }
+
+    /// Whether this is the plan that was declared.
+    pub(crate) fn is_the_plan(&self, plan: &Plan) -> bool {
+        let others = if self.unnamed_main.is_some() { Others::Mains } else { Others::Passthrough };
+        let named = self.members.iter().take(self.named).map(MemberState::member);
+        self.settings == Some(plan.settings) && others == plan.others && named.eq(&plan.members)
+    }
+
+    /// R14: whether podshim restarts the whole pod after some exit of a member.
+    pub(crate) fn restarts_as_a_whole(&self) -> bool {
+        self.members.iter().any(|state| state.member().restarts_the_pod())
     }
 
     pub(crate) fn policy(&self) -> RestartPolicy {
-        self.plan().map(|plan| plan.restart_policy).unwrap_or_default()
+        self.settings().map(|settings| settings.restart_policy).unwrap_or_default()
     }
 
     /// Whether callers never recreate a container whose exit they have seen.
@@ -151,15 +175,15 @@ impl State {
     }
 
     pub(crate) fn masks_exit_codes(&self) -> bool {
-        self.plan().is_some_and(|plan| plan.exit_codes == ExitCodes::Masked)
+        self.settings().is_some_and(|settings| settings.exit_codes == ExitCodes::Masked)
     }
 
     pub(crate) fn replace_wait(&self) -> Duration {
-        self.plan().map(|plan| plan.defaults.replace_wait).unwrap_or_default()
+        self.settings().map(|settings| settings.defaults.replace_wait).unwrap_or_default()
     }
 
     pub(crate) fn lone_stop_window(&self) -> Duration {
-        self.plan().map(|plan| plan.defaults.lone_stop_window).unwrap_or_default()
+        self.settings().map(|settings| settings.defaults.lone_stop_window).unwrap_or_default()
     }
 }
 
@@ -198,7 +222,7 @@ impl State {
 
     /// Whether only `*=main` names a member (S8).
     pub(crate) fn is_unnamed(&self, index: usize) -> bool {
-        self.plan().is_some_and(|plan| index >= plan.members.len())
+        index >= self.named
     }
 
     /// Whether a member that only `*=main` named has no container any more and is no evidence of a stop (T12): the next
@@ -209,19 +233,16 @@ impl State {
             && !self.containers().any(|container| container.member() == Some(index))
     }
 
-    /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place.
-    pub(crate) fn add_unnamed_main(&mut self, main: MemberState) -> usize {
+    /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place; `None` if the plan has no `*=main`.
+    pub(crate) fn add_unnamed_main(&mut self, name: &str) -> Option<usize> {
+        let main = MemberState::unnamed_main(self.unnamed_main.clone()?, name);
         let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
-        match vacant {
-            Some(index) => {
-                self.members[index] = main;
-                index
-            }
-            None => {
-                self.members.push(main);
-                self.members.len() - 1
-            }
+        if let Some(index) = vacant {
+            self.members[index] = main;
+            return vacant;
         }
+        self.members.push(main);
+        Some(self.members.len() - 1)
     }
 
     /// A member without a container only remembers that a caller stopped a main (T12). One member with that memory is

@@ -105,7 +105,7 @@ fn object(key: &'static str, text: &str) -> Result<Map<String, Value>, MarksProb
 
 fn of_sidecars(sidecars: &[Sidecar], most: usize) -> Result<Plan, MarksProblem> {
     let mut plan = Plan::empty(Others::Mains);
-    plan.source = Source::Kruise;
+    plan.settings.source = Source::Kruise;
     for (entry, sidecar) in sidecars.iter().enumerate() {
         let base = &sidecar.name;
         let names = match sidecar.upgrade {

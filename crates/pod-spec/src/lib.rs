@@ -41,7 +41,7 @@ pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
 pub use plan::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
-    Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
+    Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal, Source, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use suggestion::nearest_word;

@@ -359,7 +359,7 @@ impl Node {
         }
         let members = plan.members.iter();
         let graces = members.map(|member| (format!("grace.{}", member.key_name()), member.grace));
-        for (key, grace) in graces.chain([("grace".to_owned(), plan.grace)]) {
+        for (key, grace) in graces.chain([("grace".to_owned(), plan.settings.grace)]) {
             if let Some(most) = self.max_grace.filter(|most| grace.is_some_and(|grace| grace > *most)) {
                 beyond(&key, format!("at most {}", DurationText(most)));
             }
@@ -390,21 +390,21 @@ impl Node {
 
     /// Fills in what the pod does not set itself.
     fn complete(&self, plan: &mut Plan, says: impl Fn(&str) -> bool) {
-        plan.defaults = self.defaults;
-        plan.defaults.grace = plan.defaults.grace.min(self.longest_grace());
+        plan.settings.defaults = self.defaults;
+        plan.settings.defaults.grace = plan.settings.defaults.grace.min(self.longest_grace());
         if let Some(least) = self.min_backoff {
-            let backoff = &mut plan.defaults.backoff;
+            let backoff = &mut plan.settings.defaults.backoff;
             backoff.base = backoff.base.max(least);
             backoff.max = backoff.max.max(backoff.base);
         }
         if !says("gate-timeout") {
-            plan.gate_timeout = self.gate_timeout;
+            plan.settings.gate_timeout = self.gate_timeout;
         }
         // Without a sidecar there is no order to keep (11.4).
         if !says("zero-grace") && plan.members.iter().any(|member| member.role == Role::Sidecar) {
-            plan.zero_grace = self.zero_grace;
+            plan.settings.zero_grace = self.zero_grace;
         }
-        let backoff = plan.defaults.backoff;
+        let backoff = plan.settings.defaults.backoff;
         for restart in plan.members.iter_mut().flat_map(|member| &mut member.restart) {
             if restart.backoff == Backoff::default() {
                 restart.backoff = backoff;

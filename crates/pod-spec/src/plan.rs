@@ -13,13 +13,20 @@ use crate::code_set::CodeSet;
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Who declares it.
-    pub source: Source,
     /// Planned containers in the order of the list. Members of one parallel group stand side by side and share an
     /// `entry`.
     pub members: Vec<Member>,
     /// What a container is that the list does not name (S8).
     pub others: Others,
+    /// What holds for the pod as a whole.
+    pub settings: Settings,
+}
+
+/// What a plan says of its pod as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Who declares the plan.
+    pub source: Source,
     /// The pod's restart policy; the CRI does not carry it (F7, J1).
     pub restart_policy: RestartPolicy,
     /// The pod's whole grace budget, enforced on every member when given (T5).
@@ -412,6 +419,11 @@ impl Member {
         }
     }
 
+    /// R14: whether podshim restarts the whole pod after some exit of it.
+    pub fn restarts_the_pod(&self) -> bool {
+        matches!(self.fatal, Some(Fatal::Restart { .. }))
+    }
+
     /// Whether it is the second of a standby pair: it is held at first, and the first one's keys give its order (V1).
     pub fn is_second_of_pair(&self, own: usize) -> bool {
         self.pair.is_some_and(|first| first < own)
@@ -421,23 +433,7 @@ impl Member {
 impl Plan {
     /// One of no member, of which nothing else is said.
     pub(crate) fn empty(others: Others) -> Self {
-        Self {
-            source: Source::default(),
-            members: Vec::new(),
-            others,
-            restart_policy: RestartPolicy::default(),
-            grace: None,
-            gate_timeout: None,
-            zero_grace: ZeroGrace::default(),
-            exit_codes: ExitCodes::default(),
-            oom_score: OomScore::default(),
-            defaults: Defaults::default(),
-        }
-    }
-
-    /// R14: whether podshim restarts the whole pod after an exit of one of its containers.
-    pub fn restarts_as_a_whole(&self) -> bool {
-        self.members.iter().any(|member| matches!(member.fatal, Some(Fatal::Restart { .. })))
+        Self { members: Vec::new(), others, settings: Settings::default() }
     }
 
     /// The member of that container name, with its index.

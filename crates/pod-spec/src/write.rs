@@ -21,23 +21,23 @@ impl Plan {
         let mut annotations = BTreeMap::new();
         let mut set = |key: &str, value: String| annotations.insert(format!("{PREFIX}{key}"), value);
         set("plan", self.list());
-        if self.restart_policy != RestartPolicy::default() {
-            set("restart-policy", word_of(&RESTART_POLICIES, &self.restart_policy).to_owned());
+        if self.settings.restart_policy != RestartPolicy::default() {
+            set("restart-policy", word_of(&RESTART_POLICIES, &self.settings.restart_policy).to_owned());
         }
-        if let Some(grace) = self.grace {
+        if let Some(grace) = self.settings.grace {
             set("grace", DurationText(grace).to_string());
         }
-        if let Some(timeout) = self.gate_timeout {
+        if let Some(timeout) = self.settings.gate_timeout {
             set("gate-timeout", DurationText(timeout).to_string());
         }
-        if self.zero_grace != ZeroGrace::default() {
-            set("zero-grace", word_of(&ZERO_GRACES, &self.zero_grace).to_owned());
+        if self.settings.zero_grace != ZeroGrace::default() {
+            set("zero-grace", word_of(&ZERO_GRACES, &self.settings.zero_grace).to_owned());
         }
-        if self.exit_codes != ExitCodes::default() {
-            set("exit-codes", word_of(&EXIT_CODES, &self.exit_codes).to_owned());
+        if self.settings.exit_codes != ExitCodes::default() {
+            set("exit-codes", word_of(&EXIT_CODES, &self.settings.exit_codes).to_owned());
         }
-        if self.oom_score != OomScore::default() {
-            set("oom-score", word_of(&OOM_SCORES, &self.oom_score).to_owned());
+        if self.settings.oom_score != OomScore::default() {
+            set("oom-score", word_of(&OOM_SCORES, &self.settings.oom_score).to_owned());
         }
         for (index, member) in self.members.iter().enumerate() {
             let name = member.key_name();

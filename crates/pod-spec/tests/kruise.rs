@@ -25,7 +25,7 @@ fn s12_the_lists_are_sidecars_and_all_else_is_main() {
     let parsed = read(&[LOGS, (LAUNCH, "Ordered"), ("kruise.io/sidecarset-injected-list", "logs")]);
     assert_eq!((list(&parsed).as_str(), parsed.warnings.len()), ("tail=sidecar, ship=sidecar, *=main", 0));
     let plan = parsed.plan.expect("a plan");
-    assert_eq!((plan.source, plan.restart_policy), (Source::Kruise, RestartPolicy::Always));
+    assert_eq!((plan.settings.source, plan.settings.restart_policy), (Source::Kruise, RestartPolicy::Always));
     // SidecarSets by name; a container that two have belongs to the first.
     let sets = r#" {"z":{"sidecarList":["b","c"]}, "a":{"sidecarList":["c","a"]}} "#;
     assert_eq!(list(&read(&[(SIDECARSETS, sets)])), "c=sidecar, a=sidecar, b=sidecar, *=main");
@@ -47,7 +47,7 @@ fn s12_when_marks_count() {
     assert_eq!(read_by("", &[LOGS]), Parsed::default());
     let own = read(&[LOGS, ("podshim.io/plan", "ship=sidecar, app=main")]);
     assert_eq!(list(&own), "ship=sidecar, app=main");
-    assert_eq!(own.plan.expect("a plan").source, Source::Annotations);
+    assert_eq!(own.plan.expect("a plan").settings.source, Source::Annotations);
     assert_eq!(read(&[LOGS, ("podshim.io/drain-priority", "5")]).plan, read(&[LOGS]).plan);
     let refused = Node::parse("read = [\"kruise\"]").expect("a node's file");
     let refused = refused.parse_pod([LOGS, ("podshim.io/grace", "5s")]).expect_err("a wrong annotation");

@@ -103,28 +103,36 @@ fn what_a_pod_does_not_say_the_node_says() {
          backoff-max = \"8s\"",
     );
     let plan = pod(&node, &[PLAN]).expect("a pod").plan.expect("a plan");
-    assert_eq!((plan.grace, plan.defaults.grace), (None, Duration::from_secs(5)));
-    assert_eq!((plan.gate_timeout, plan.zero_grace), (Some(Duration::from_secs(60)), ZeroGrace::Order));
-    assert_eq!(plan.defaults.backoff.base, Duration::from_secs(2));
-    let usual = (plan.defaults.replace_wait, plan.defaults.lone_stop_window, plan.defaults.visible_after);
+    assert_eq!((plan.settings.grace, plan.settings.defaults.grace), (None, Duration::from_secs(5)));
+    assert_eq!(
+        (plan.settings.gate_timeout, plan.settings.zero_grace),
+        (Some(Duration::from_secs(60)), ZeroGrace::Order)
+    );
+    assert_eq!(plan.settings.defaults.backoff.base, Duration::from_secs(2));
+    let usual = (
+        plan.settings.defaults.replace_wait,
+        plan.settings.defaults.lone_stop_window,
+        plan.settings.defaults.visible_after,
+    );
     assert_eq!(usual, (Duration::from_secs(300), Duration::from_secs(2), Some(5)));
     let own = [PLAN, ("gate-timeout", "0"), ("zero-grace", "obey"), ("restart.proxy", "always;limit=3")];
     let plan = pod(&node, &own).expect("a pod").plan.expect("a plan");
-    assert_eq!((plan.gate_timeout, plan.zero_grace), (None, ZeroGrace::Obey));
+    assert_eq!((plan.settings.gate_timeout, plan.settings.zero_grace), (None, ZeroGrace::Obey));
     assert_eq!(plan.members[0].restart.map(|restart| restart.backoff.max), Some(Duration::from_secs(8)));
     // Without a sidecar there is no order to keep, which is no error.
     let plan = pod(&node, &[("plan", "app=main")]).expect("a pod").plan.expect("a plan");
-    assert_eq!(plan.zero_grace, ZeroGrace::Obey);
+    assert_eq!(plan.settings.zero_grace, ZeroGrace::Obey);
 }
 
 /// T15, T16, R12: what only the node sets.
 #[test]
 fn how_long_a_caller_may_take() {
     let text = "replace-wait = \"10m\"\nlone-stop-window = \"4s\"\nvisible-after = 0";
-    let defaults = pod(&node(text), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
+    let defaults = pod(&node(text), &[PLAN]).expect("a pod").plan.expect("a plan").settings.defaults;
     let found = (defaults.replace_wait, defaults.lone_stop_window, defaults.visible_after);
     assert_eq!(found, (Duration::from_secs(600), Duration::from_secs(4), None));
-    let defaults = pod(&node("visible-after = 9"), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
+    let defaults =
+        pod(&node("visible-after = 9"), &[PLAN]).expect("a pod").plan.expect("a plan").settings.defaults;
     assert_eq!(defaults.visible_after, Some(9));
 }
 
@@ -222,8 +230,8 @@ fn what_the_node_forbids_fixes_or_bounds_is_refused() {
     let plan = pod(&node, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80"), ("restart.proxy", "always")]);
     let plan = plan.expect("a pod").plan.expect("a plan");
     assert_eq!(plan.members[0].restart.map(|restart| restart.backoff.base), Some(Duration::from_secs(2)));
-    assert_eq!(plan.defaults.backoff.base, Duration::from_secs(2));
-    assert_eq!(plan.defaults.grace, Duration::from_secs(30));
+    assert_eq!(plan.settings.defaults.backoff.base, Duration::from_secs(2));
+    assert_eq!(plan.settings.defaults.grace, Duration::from_secs(30));
     assert_eq!(pod(&node, &[]).expect("a pod").plan, None);
 }
 
@@ -252,5 +260,5 @@ fn a_blank_does_not_get_around_what_is_forbidden() {
     assert_eq!(node("max-grace = \"10s\"").longest_grace(), Duration::from_secs(10));
     assert_eq!(all.longest_grace(), pod_spec::limits::MAX_DURATION);
     let plan = pod(&node("max-grace = \"10s\""), &[PLAN]).expect("a pod").plan.expect("a plan");
-    assert_eq!(plan.defaults.grace, Duration::from_secs(10));
+    assert_eq!(plan.settings.defaults.grace, Duration::from_secs(10));
 }

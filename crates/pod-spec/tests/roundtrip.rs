@@ -8,8 +8,8 @@ use std::time::Duration;
 use log_pattern::Pattern;
 use pod_spec::{
     Backoff, CodeSet, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member,
-    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Source, Warning,
-    ZeroGrace, limits, parse,
+    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal, Source,
+    Warning, ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -278,11 +278,11 @@ prop_compose! {
         // "order" needs a sidecar (11.4).
         let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
-        let defaults = Defaults::default();
-        Plan {
-            source: Source::Annotations,
-            members, others, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
-        }
+        let (source, defaults) = (Source::Annotations, Defaults::default());
+        let settings = Settings {
+            source, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
+        };
+        Plan { members, others, settings }
     }
 }
 

@@ -101,7 +101,13 @@ fn s2_the_list_is_the_start_order() {
     );
     assert_eq!(plan.others, Others::Passthrough);
     assert_eq!(
-        (plan.restart_policy, plan.grace, plan.gate_timeout, plan.zero_grace, plan.exit_codes),
+        (
+            plan.settings.restart_policy,
+            plan.settings.grace,
+            plan.settings.gate_timeout,
+            plan.settings.zero_grace,
+            plan.settings.exit_codes
+        ),
         (RestartPolicy::Always, None, None, ZeroGrace::Obey, ExitCodes::Masked)
     );
     assert!(plan.members.iter().all(|m| m.gate == Gate::Running && m.grace.is_none() && m.alias.is_none()));
@@ -169,21 +175,21 @@ fn the_pods_keys() {
         ("OnFailure", RestartPolicy::OnFailure),
         (" Never ", RestartPolicy::Never),
     ] {
-        assert_eq!(plan(&[base, ("restart-policy", value)]).restart_policy, policy);
+        assert_eq!(plan(&[base, ("restart-policy", value)]).settings.restart_policy, policy);
     }
     for (value, grace) in
         [("0s", 0), ("10s", 10_000), ("1h30m", 5_400_000), ("1.5s", 1_500), (" 2s\n", 2_000)]
     {
-        assert_eq!(plan(&[base, ("grace", value)]).grace, Some(Duration::from_millis(grace)));
+        assert_eq!(plan(&[base, ("grace", value)]).settings.grace, Some(Duration::from_millis(grace)));
     }
     for (value, timeout) in [("0", None), ("0s", None), ("5s", Some(Duration::from_secs(5)))] {
-        assert_eq!(plan(&[base, ("gate-timeout", value)]).gate_timeout, timeout, "{value}");
+        assert_eq!(plan(&[base, ("gate-timeout", value)]).settings.gate_timeout, timeout, "{value}");
     }
     for (value, zero_grace) in [("obey", ZeroGrace::Obey), ("order", ZeroGrace::Order)] {
-        assert_eq!(plan(&[base, ("zero-grace", value)]).zero_grace, zero_grace);
+        assert_eq!(plan(&[base, ("zero-grace", value)]).settings.zero_grace, zero_grace);
     }
     for (value, exit_codes) in [("masked", ExitCodes::Masked), ("real", ExitCodes::Real)] {
-        assert_eq!(plan(&[base, ("exit-codes", value)]).exit_codes, exit_codes);
+        assert_eq!(plan(&[base, ("exit-codes", value)]).settings.exit_codes, exit_codes);
     }
 }
 
@@ -344,12 +350,12 @@ fn r14_a_fatal_exit_may_restart_the_pod() {
     ]);
     assert_eq!(plan.members[0].fatal, Some(Fatal::Restart { limit: Fatal::RESTARTS }));
     assert_eq!(plan.members[1].fatal, Some(Fatal::Restart { limit: 2 }));
-    assert!(plan.restarts_as_a_whole());
+    assert!(plan.members.iter().any(|member| member.restarts_the_pod()));
     let keys = plan.to_annotations();
     let written = ["podshim.io/fatal.proxy", "podshim.io/fatal.app"].map(|key| keys[key].as_str());
     assert_eq!(written, ["restart", "restart;limit=2"]);
     let plan = self::plan(&[("plan", "proxy=sidecar, app=main"), ("fatal.proxy", "failure")]);
-    assert!(!plan.restarts_as_a_whole());
+    assert!(!plan.members.iter().any(|member| member.restarts_the_pod()));
 }
 
 #[test]

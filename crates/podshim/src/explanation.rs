@@ -32,7 +32,7 @@ pub struct PodFacts {
 
 /// Explains a plan.
 pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
-    let (budget, budget_from) = match (plan.grace, pod.kubelet_grace) {
+    let (budget, budget_from) = match (plan.settings.grace, pod.kubelet_grace) {
         // The kubelet kills first.
         (Some(own), Some(kubelet)) if kubelet < own => (kubelet, BudgetSource::KubeletFirst),
         (Some(own), _) => (own, BudgetSource::Annotation),
@@ -58,7 +58,7 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             waits_for: order.waits(index),
             gate: gate.map(ToString::to_string),
             gate_within_ms: bound.map(milliseconds),
-            restart: restart_word(member, plan.restart_policy),
+            restart: restart_word(member, plan.settings.restart_policy),
             restart_codes: restart_codes(member),
             fatal: member.fatal.map(|fatal| match fatal {
                 pod_spec::Fatal::Failure => FatalWord::Failure,
@@ -85,12 +85,12 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             Others::Mains => OthersWord::Mains,
         },
         unnamed: unnamed.iter().map(|(name, _)| name.clone()).collect(),
-        held_at_most_ms: plan.gate_timeout.map(milliseconds),
-        source: match plan.source {
+        held_at_most_ms: plan.settings.gate_timeout.map(milliseconds),
+        source: match plan.settings.source {
             Source::Annotations => SourceWord::Annotations,
             Source::Kruise => SourceWord::Kruise,
         },
-        completion: match plan.restart_policy {
+        completion: match plan.settings.restart_policy {
             RestartPolicy::Always => Completion::Never,
             RestartPolicy::OnFailure => Completion::MainsSucceeded,
             RestartPolicy::Never => Completion::MainsExited,

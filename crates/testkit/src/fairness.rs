@@ -25,8 +25,9 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
     let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let Some(plan) = parsed.ok().and_then(|parsed| parsed.plan) else { return false };
     // Two limits that work against each other: a hold that ends in failure, which ends the container that it waits for.
-    let strangled = plan.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
-    plan.restart_policy == setup.policy
+    let strangled =
+        plan.settings.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
+    plan.settings.restart_policy == setup.policy
         && !strangled
         && names_agree(&plan, setup)
         && programs_behave(&plan, commands)
@@ -54,7 +55,7 @@ fn programs_behave(plan: &Plan, commands: &[Command]) -> bool {
         if member.role != Role::Sidecar && earlier.iter().rev().skip(1).any(|run| run.ends.is_none()) {
             return false;
         }
-        match (member.role, plan.restart_policy) {
+        match (member.role, plan.settings.restart_policy) {
             (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),
             (Role::Main, RestartPolicy::Always) => ends.is_none(),
             (Role::Main | Role::Init, RestartPolicy::Never) => ends.is_some(),

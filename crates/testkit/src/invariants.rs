@@ -89,7 +89,7 @@ impl Invariants {
     }
 
     fn defaults(&self) -> Defaults {
-        self.plan.as_ref().map(|plan| plan.defaults).unwrap_or_default()
+        self.plan.as_ref().map(|plan| plan.settings.defaults).unwrap_or_default()
     }
 
     pub(crate) fn new(plan: Option<Plan>) -> Self {
@@ -169,7 +169,7 @@ impl Invariants {
     }
 
     fn policy(&self) -> Option<RestartPolicy> {
-        self.plan.as_ref().map(|plan| plan.restart_policy)
+        self.plan.as_ref().map(|plan| plan.settings.restart_policy)
     }
 
     fn must_end_within(&mut self, time: Duration) {
@@ -178,7 +178,7 @@ impl Invariants {
     }
 
     fn pod_grace(&self) -> Duration {
-        let own = self.plan.as_ref().and_then(|plan| plan.grace);
+        let own = self.plan.as_ref().and_then(|plan| plan.settings.grace);
         let kubelet = self.containers.values().filter_map(|c| c.kubelet_grace).max();
         own.or(kubelet).unwrap_or(Duration::from_secs(30))
     }

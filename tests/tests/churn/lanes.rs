@@ -32,11 +32,11 @@ const PROGRESS: Duration = Duration::from_secs(30);
 
 /// Whether containerd is killed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub(crate) enum Kills {
     /// It is not.
-    Calm,
+    None,
     /// After every few pods.
-    Outages,
+    EveryFewPods,
 }
 
 /// A run of many pods.
@@ -44,7 +44,7 @@ pub(crate) enum Weather {
 pub(crate) struct Run<'node> {
     node: &'node Containerd,
     runtime: Runtime,
-    weather: Weather,
+    kills: Kills,
     count: usize,
     begun: Cell<usize>,
     ended: Cell<usize>,
@@ -64,13 +64,13 @@ impl<'node> Run<'node> {
     pub(crate) async fn all(
         node: &'node Containerd,
         runtime: Runtime,
-        weather: Weather,
+        kills: Kills,
         count: usize,
     ) -> Result<()> {
         let run = Self {
             node,
             runtime,
-            weather,
+            kills,
             count,
             begun: Cell::default(),
             ended: Cell::default(),
@@ -79,7 +79,7 @@ impl<'node> Run<'node> {
         };
         let start = Instant::now();
         let lanes = async { wait::all((0..LANES).map(|lane| run.lane(lane))).await };
-        let outages = async { if weather == Weather::Outages { run.outages().await } else { Ok(()) } };
+        let outages = async { if kills == Kills::EveryFewPods { run.outages().await } else { Ok(()) } };
         let progress = async {
             while run.ended.get() < count {
                 wait::quiet_time(PROGRESS).await;
@@ -97,9 +97,9 @@ impl<'node> Run<'node> {
 
     fn report(&self, start: Instant) {
         println!(
-            "{:?}, {:?}: {} of {} pods in {} s, {} outages cut off {}",
+            "{:?}, kills {:?}: {} of {} pods in {} s, {} outages cut off {}",
             self.runtime,
-            self.weather,
+            self.kills,
             self.ended.get(),
             self.count,
             start.elapsed().as_secs(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::{Containerd, Inventory, Runtime};
 
-use crate::lanes::{Run, Weather};
+use crate::lanes::{Kills, Run};
 use crate::pods;
 
 /// How long the last traces of a pod may take to vanish: containerd collects its garbage after a while.
@@ -31,13 +31,13 @@ async fn leftovers(
     node: &Containerd,
     before: &Inventory,
     runtime: Runtime,
-    weather: Weather,
+    kills: Kills,
     count: usize,
 ) -> Result<Vec<String>> {
-    Run::all(node, runtime, weather, count).await?;
+    Run::all(node, runtime, kills, count).await?;
     collect_garbage(node).await?;
     let left = before.wait_regained(node, CLEANUP).await?;
-    println!("{runtime:?}, {weather:?}: {} kinds of things are left {left:#?}", left.len());
+    println!("{runtime:?}, kills {kills:?}: {} kinds of things are left {left:#?}", left.len());
     Ok(left)
 }
 
@@ -52,7 +52,7 @@ async fn collect_garbage(node: &Containerd) -> Result<()> {
 /// A node, and what it has after some pods: containerd makes some files and directories once.
 async fn node_with(runtime: Runtime) -> Result<(Containerd, Inventory)> {
     let node = Containerd::start_with_default(runtime).await?;
-    Run::all(&node, runtime, Weather::Calm, 7).await?;
+    Run::all(&node, runtime, Kills::None, 7).await?;
     collect_garbage(&node).await?;
     let before = Inventory::of(&node)?;
     Ok((node, before))
@@ -61,7 +61,7 @@ async fn node_with(runtime: Runtime) -> Result<(Containerd, Inventory)> {
 #[tokio::test]
 async fn pods_come_and_go_and_nothing_stays() -> Result<()> {
     let (node, before) = node_with(Runtime::Podshim).await?;
-    let left = leftovers(&node, &before, Runtime::Podshim, Weather::Calm, pods().div_ceil(2)).await?;
+    let left = leftovers(&node, &before, Runtime::Podshim, Kills::None, pods().div_ceil(2)).await?;
     ensure!(left.is_empty(), "left: {left:#?}");
     Ok(())
 }
@@ -71,10 +71,10 @@ async fn pods_come_and_go_while_containerd_is_killed_and_nothing_stays() -> Resu
     let theirs = {
         let (node, before) = node_with(Runtime::Runc).await?;
         let count = pods().div_ceil(2 * SHARE_OF_RUNC).max(12);
-        leftovers(&node, &before, Runtime::Runc, Weather::Outages, count).await?
+        leftovers(&node, &before, Runtime::Runc, Kills::EveryFewPods, count).await?
     };
     let (node, before) = node_with(Runtime::Podshim).await?;
-    let left = leftovers(&node, &before, Runtime::Podshim, Weather::Outages, pods().div_ceil(2)).await?;
+    let left = leftovers(&node, &before, Runtime::Podshim, Kills::EveryFewPods, pods().div_ceil(2)).await?;
     let is_theirs = |line: &str| OF_CONTAINERD.iter().any(|part| line.contains(part));
     let ours: Vec<_> = left.iter().filter(|line| !is_theirs(line)).collect();
     ensure!(ours.is_empty(), "left: {ours:#?}, and with containerd's own shim: {theirs:#?}");

@@ -3,8 +3,6 @@
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
 
-use pod_spec::Others;
-
 use crate::container::phase::Part;
 use crate::container::{Container, EndedCreate};
 use crate::handlers::delete::delete_container;
@@ -14,7 +12,6 @@ use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::operation::Operation;
 use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
-use crate::member::MemberState;
 use crate::rules::failure::start_refused;
 use crate::rules::round::give_up_callers_stop;
 use crate::state::State;
@@ -65,7 +62,7 @@ pub(crate) fn create_container(
 /// Whether the pod accepts a new container of that part now.
 fn admits(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
     // K16: its namespaces are gone; a create would fail, or join the namespaces of another process.
-    if pod.plan().is_some() && pod.sandbox.is_gone() {
+    if pod.has_plan() && pod.sandbox.is_gone() {
         return Err(Refusal::precondition(format!(
             "cannot create container {:?}: the pod's sandbox has ended",
             spec.name
@@ -112,7 +109,7 @@ fn replace_unstarted(pod: &mut State, index: usize) {
 fn admits_restored(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
     let planned = match part {
         Part::Member(_) => true,
-        Part::Sandbox => pod.plan().is_some(),
+        Part::Sandbox => pod.has_plan(),
         Part::Passthrough => false,
     };
     if spec.origin == Origin::Checkpoint && planned {
@@ -132,7 +129,7 @@ fn learn_plan(pod: &mut State, spec: &mut ContainerSpec) {
     if !pod.plan_is_settled() {
         return pod.declare_plan(plan);
     }
-    if pod.plan() != Some(&plan) {
+    if !pod.is_the_plan(&plan) {
         pod.emit_change(Action::Warn(format!(
             "container {:?} declares another plan than its pod; the pod's counts",
             spec.name
@@ -145,20 +142,14 @@ fn part_of(pod: &mut State, spec: &ContainerSpec) -> Part {
     if spec.kind == TaskKind::Sandbox {
         return Part::Sandbox;
     }
-    let Some(plan) = pod.plan() else { return Part::Passthrough };
     // S8: `*=main` never makes a main of a kubelet's own init containers and debug containers.
     let is_kubelets_own = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
     let named = pod.members().iter().position(|state| state.member().name == spec.name);
     if let Some(index) = named.filter(|index| !is_kubelets_own || !pod.is_unnamed(*index)) {
         return Part::Member(index);
     }
-    match (plan.others, is_kubelets_own) {
-        (Others::Passthrough, _) | (Others::Mains, true) => Part::Passthrough,
-        (Others::Mains, false) => {
-            let main = MemberState::unnamed_main(plan, &spec.name);
-            Part::Member(pod.add_unnamed_main(main))
-        }
-    }
+    let unnamed = if is_kubelets_own { None } else { pod.add_unnamed_main(&spec.name) };
+    unnamed.map_or(Part::Passthrough, Part::Member)
 }
 
 /// A create has ended.

@@ -95,7 +95,7 @@ pub(crate) fn kill_container(
             signal_sandbox(pod, &id, signal, reach, SignalCause::Caller);
             Ok(Reply::Ok)
         }
-        (Part::Sandbox, Meaning::Stop | Meaning::Kill) if pod.plan().is_some() => {
+        (Part::Sandbox, Meaning::Stop | Meaning::Kill) if pod.has_plan() => {
             begin_stop(pod, StopCause::Sandbox(SandboxEnd::Killed(signal)));
             Ok(Reply::Ok)
         }
@@ -217,8 +217,8 @@ fn begin_or_join_zero_grace_stop(pod: &mut State) -> bool {
     match pod.stop() {
         Some(stop) => stop.is_zero_grace() && stop.until().is_some(),
         None => {
-            let ordered =
-                pod.plan().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order) && !stop_was_asked(pod);
+            let ordered = pod.settings().is_some_and(|settings| settings.zero_grace == ZeroGrace::Order)
+                && !stop_was_asked(pod);
             if ordered {
                 begin_stop(pod, StopCause::ZeroGrace);
             }

@@ -13,7 +13,7 @@ use crate::state::State;
 /// J1, J6, J11: whether all named mains are final and the policy says that this is the end.
 pub(crate) fn is_complete(pod: &State) -> bool {
     let policy = pod.policy();
-    if pod.plan().is_none() || policy == RestartPolicy::Always {
+    if !pod.has_plan() || policy == RestartPolicy::Always {
         return false;
     }
     // J11: a main whose start is under way is about to run.

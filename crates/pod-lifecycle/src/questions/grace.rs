@@ -24,14 +24,14 @@ pub(crate) fn limit_of(pod: &State, cause: StopCause) -> Option<PodTime> {
     match cause {
         // K13: a caller that stops the sandbox does not wait longer than the floor.
         StopCause::Sandbox(_) => {
-            let grace = pod.plan().and_then(|plan| plan.grace).unwrap_or(MIN_KILL_DELAY);
+            let grace = pod.settings().and_then(|settings| settings.grace).unwrap_or(MIN_KILL_DELAY);
             Some(pod.now() + grace.min(MIN_KILL_DELAY))
         }
         StopCause::ZeroGrace => {
-            let grace = pod.plan().and_then(|plan| plan.grace).unwrap_or(ZERO_GRACE);
+            let grace = pod.settings().and_then(|settings| settings.grace).unwrap_or(ZERO_GRACE);
             Some(pod.now() + grace.min(ZERO_GRACE))
         }
-        StopCause::Caller => pod.plan()?.grace.map(|grace| pod.now() + grace),
+        StopCause::Caller => pod.settings()?.grace.map(|grace| pod.now() + grace),
         StopCause::Requested
         | StopCause::Completed
         | StopCause::InitFailed
@@ -42,9 +42,9 @@ pub(crate) fn limit_of(pod: &State, cause: StopCause) -> Option<PodTime> {
 }
 
 pub(crate) fn pod_grace(pod: &State) -> Duration {
-    let own = pod.plan().and_then(|plan| plan.grace);
+    let own = pod.settings().and_then(|settings| settings.grace);
     let kubelet = || pod.containers().filter_map(|container| container.spec().kubelet_grace).max();
-    let node = || pod.plan().map_or(DEFAULT_GRACE, |plan| plan.defaults.grace);
+    let node = || pod.settings().map_or(DEFAULT_GRACE, |settings| settings.defaults.grace);
     own.or_else(kubelet).unwrap_or_else(node)
 }
 

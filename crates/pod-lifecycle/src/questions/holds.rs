@@ -33,7 +33,7 @@ pub(crate) fn may_start(pod: &State, container: &Container) -> bool {
 fn is_ordered_above(pod: &State, container: &Container) -> bool {
     let spec = container.spec();
     let is_ordered = spec.start_barrier == StartBarrier::Open || spec.kubelet_type == Some(KubeletType::Init);
-    is_ordered && pod.plan().is_some_and(|plan| plan.source == Source::Kruise)
+    is_ordered && pod.settings().is_some_and(|settings| settings.source == Source::Kruise)
 }
 
 /// S13: what the plan would hold a container for, were its start not ordered above the CRI.

@@ -61,7 +61,7 @@ pub(crate) fn resumes_at(pod: &State) -> PodTime {
 pub(crate) fn refuses_restart(pod: &State) -> Option<&'static str> {
     let lives = || pod.planned().any(|(_, container)| container.lives_for_callers() || container.is_hidden());
     match () {
-        () if pod.plan().is_none() => Some("it has no podshim.io/plan"),
+        () if !pod.has_plan() => Some("it has no podshim.io/plan"),
         () if pod.is_restarting() => Some("it is being restarted"),
         () if pod.is_stopping() => Some("it is stopping"),
         () if pod.failure().is_some() => Some("it has failed"),

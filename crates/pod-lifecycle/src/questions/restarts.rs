@@ -81,7 +81,7 @@ fn restarts(pod: &State, container: &Container, stopped: Stopped) -> bool {
 /// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
 fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
     let member = pod.member(index).member();
-    let limit = pod.plan().and_then(|plan| plan.defaults.visible_after);
+    let limit = pod.settings().and_then(|settings| settings.defaults.visible_after);
     member.role == Role::Sidecar
         && member.restart.is_none()
         && member.pair.is_none()
@@ -122,7 +122,7 @@ pub(crate) fn is_not_repeated(pod: &State, index: usize, stopped: Stopped) -> bo
 /// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,
 /// K16).
 pub(crate) fn keeps_running(pod: &State, container: &Container) -> bool {
-    if container.ending.is_final() || (pod.plan().is_some() && pod.sandbox.is_gone()) {
+    if container.ending.is_final() || (pod.has_plan() && pod.sandbox.is_gone()) {
         return false;
     }
     match pod.role(container) {

@@ -12,7 +12,7 @@ use crate::stop::MIN_KILL_DELAY;
 /// A container's place in a stop by systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in a
 /// pod without a plan, for which podshim keeps no order.
 pub(crate) fn stop_order(pod: &State, id: &ContainerId) -> Option<StopOrder> {
-    pod.plan()?;
+    pod.settings()?;
     let own = pod.container(id)?;
     let sandbox = pod.containers().find(|other| other.part() == Part::Sandbox);
     Some(StopOrder {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Plan, RestartPolicy, Role};
+use pod_spec::{RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::ending::NextExit;
@@ -155,7 +155,7 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
     // seen this exit.
     let later_exists = pod.planned().any(|(state, _)| state.role() == Role::Main || state.needs(index));
     // R14: what callers have seen end cannot run again with its pod.
-    let may_run_again = pod.plan().is_some_and(Plan::restarts_as_a_whole);
+    let may_run_again = pod.restarts_as_a_whole();
     let hides = (pod.policy() == RestartPolicy::Always || may_run_again)
         && container.spec().kubelet_type != Some(KubeletType::Init)
         && pod.member(index).asked().is_none()

@@ -26,7 +26,7 @@ pub(crate) fn restart_after_failure(pod: &mut State, id: &ContainerId, exit: Exi
     else {
         return;
     };
-    let backoff = pod.plan().map(|plan| plan.defaults.backoff).unwrap_or_default();
+    let backoff = pod.settings().map(|settings| settings.defaults.backoff).unwrap_or_default();
     let delay = pod.restarts.begin_after_failure(&backoff, now);
     let count = pod.restarts.count();
     let reason = format!("{} has ended with {}, restart {count} of {limit}", pod.member(index), exit.code);

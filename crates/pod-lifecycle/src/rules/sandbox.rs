@@ -59,7 +59,7 @@ pub(crate) fn signal_sandbox(
 
 /// K16: pause's exit has been reported; now the rest of the pod stops.
 pub(crate) fn detect_sandbox_end(pod: &mut State) {
-    if pod.sandbox.take_end() && pod.plan().is_some() {
+    if pod.sandbox.take_end() && pod.has_plan() {
         begin_stop(pod, StopCause::Sandbox(SandboxEnd::Died));
     }
 }

@@ -84,7 +84,7 @@ fn gate_timed_out(pod: &mut State, id: &ContainerId, limit: Duration, blocker: &
 /// Probes that are due, hold lines (U7), gate timeouts (U6).
 pub(crate) fn startup_timers(pod: &mut State, id: &ContainerId) {
     let now = pod.now();
-    let gate_timeout = pod.plan().and_then(|plan| plan.gate_timeout);
+    let gate_timeout = pod.settings().and_then(|settings| settings.gate_timeout);
     let Some(container) = pod.container(id) else { return };
     if let Phase::Held(hold) = container.phase() {
         if let Some(limit) = gate_timeout

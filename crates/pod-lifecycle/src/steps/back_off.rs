@@ -12,7 +12,7 @@ pub(crate) fn back_off(pod: &mut State, id: &ContainerId, last: Exit) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
     let own = pod.member_of(container).and_then(|state| state.member().restart);
-    let node = pod.plan().map(|plan| plan.defaults.backoff).unwrap_or_default();
+    let node = pod.settings().map(|settings| settings.defaults.backoff).unwrap_or_default();
     let Some(container) = pod.container_mut(id) else { return };
     let delay = container.restarts.next_delay(&own.map_or(node, |restart| restart.backoff));
     container.back_off(last, now + delay);

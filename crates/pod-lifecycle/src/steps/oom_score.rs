@@ -13,7 +13,7 @@ use crate::state::State;
 /// N8: a container has a new process, with the value of its spec. podshim corrects a sidecar's value before its program
 /// runs, and all sidecars' values when a main is created.
 pub(crate) fn limit_oom_scores(pod: &mut State, id: &ContainerId) {
-    if pod.plan().is_none_or(|plan| plan.oom_score != OomScore::Protect) {
+    if pod.settings().is_none_or(|settings| settings.oom_score != OomScore::Protect) {
         return;
     }
     let is_main = |container: &Container| pod.role(container) == Some(Role::Main);

@@ -159,12 +159,14 @@ fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut 
     match pod_key {
         // Read before all other keys.
         PodKey::Plan | PodKey::DrainPriority => {}
-        PodKey::RestartPolicy => findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.restart_policy),
-        PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.grace),
-        PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut plan.gate_timeout),
-        PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut plan.zero_grace),
-        PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut plan.exit_codes),
-        PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut plan.oom_score),
+        PodKey::RestartPolicy => {
+            findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.settings.restart_policy)
+        }
+        PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.settings.grace),
+        PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut plan.settings.gate_timeout),
+        PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut plan.settings.zero_grace),
+        PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut plan.settings.exit_codes),
+        PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut plan.settings.oom_score),
     }
 }
 

@@ -25,7 +25,7 @@ impl Marked<'_> {
 
     /// What a plan of the marks lacks (S12).
     pub(super) fn check_plan(&self, injected: &[String], findings: &mut Vec<Finding>) {
-        if self.plan.source != Source::Kruise {
+        if self.plan.settings.source != Source::Kruise {
             return;
         }
         let is_there = |name: &str| {
@@ -43,7 +43,7 @@ impl Marked<'_> {
             );
         }
         let policy = self.template.restart_policy();
-        if self.plan.restart_policy == RestartPolicy::Always && policy != "Always" {
+        if self.plan.settings.restart_policy == RestartPolicy::Always && policy != "Always" {
             let message = format!(
                 "the pod's restartPolicy is {policy}, and Kruise's marks do not say so: its sidecars run on when the mains \
                  have ended, unless Kruise's terminator stops them"
@@ -75,7 +75,7 @@ impl Marked<'_> {
             };
             let line = container.node.start.line;
             let name = container.name;
-            findings.push(match self.plan.source {
+            findings.push(match self.plan.settings.source {
                 Source::Kruise => {
                     let message = format!(
                         "Kruise's start barrier starts {name:?} before {later:?}, and Kruise's lists have {later:?} first: the \

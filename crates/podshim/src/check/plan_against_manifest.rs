@@ -45,7 +45,7 @@ pub fn check(
         containers: template.containers(),
         injected,
     };
-    if plan.source == Source::Annotations {
+    if plan.settings.source == Source::Annotations {
         pair.check_names(findings);
         pair.check_policy(findings);
     }
@@ -144,7 +144,7 @@ impl PlanAgainstManifest<'_> {
     }
 
     fn check_policy(&self, findings: &mut Vec<Finding>) {
-        let own = match self.plan.restart_policy {
+        let own = match self.plan.settings.restart_policy {
             RestartPolicy::Always => "Always",
             RestartPolicy::OnFailure => "OnFailure",
             RestartPolicy::Never => "Never",
@@ -164,7 +164,7 @@ impl PlanAgainstManifest<'_> {
             findings.push(self.at_key(Severity::Note, "restart-policy", message));
         }
         let kubelet = self.template.spec.number_of("terminationGracePeriodSeconds").unwrap_or(KUBELET_GRACE);
-        if let Some(grace) = self.plan.grace.filter(|grace| *grace > Duration::from_secs(kubelet)) {
+        if let Some(grace) = self.plan.settings.grace.filter(|grace| *grace > Duration::from_secs(kubelet)) {
             let message = format!(
                 "{} is longer than the pod's terminationGracePeriodSeconds ({kubelet}): the kubelet kills first",
                 DurationText(grace)
@@ -299,7 +299,7 @@ impl PlanAgainstManifest<'_> {
         let allowed = Duration::from_secs(seconds.saturating_add(delay));
         let gates = awaited.iter().map(|awaited| longest_wait(&self.plan.members[*awaited].gate));
         let gates = gates.fold(Duration::ZERO, Duration::saturating_add);
-        let longest = self.plan.gate_timeout.map_or(gates, |limit| limit.min(gates));
+        let longest = self.plan.settings.gate_timeout.map_or(gates, |limit| limit.min(gates));
         if allowed < longest {
             let threshold = longest.as_secs().saturating_add(1).saturating_sub(delay).div_ceil(period);
             let [allowed, longest] = [allowed, longest].map(DurationText);
@@ -399,7 +399,7 @@ fn codes(plan: &Plan) -> Option<String> {
     let shown_restarts = |member: &Member| {
         member.role == Role::Sidecar && member.restart.is_some_and(|restart| restart.limit.is_some())
     };
-    match (plan.restart_policy, plan.exit_codes) {
+    match (plan.settings.restart_policy, plan.settings.exit_codes) {
         (RestartPolicy::OnFailure, _) if has_sidecar => {
             let also = match plan.members.iter().find(|member| shown_restarts(member)) {
                 Some(member) => format!(", and an exit of {:?} once its limit is reached", member.name),

@@ -1,6 +1,6 @@
 //! What a kubelet does with a container while its pod restarts in place (R14): it sees a container that runs on.
 
-use pod_spec::{Fatal, Member, PREFIX, Plan, Role};
+use pod_spec::{Member, PREFIX, Plan, Role};
 
 use crate::manifest::{Container, List};
 
@@ -16,8 +16,7 @@ pub struct Warning {
 
 /// The warnings about a planned container; none if the plan has no `fatal.<c>=restart`.
 pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> Vec<Warning> {
-    let restarts = |member: &&Member| matches!(member.fatal, Some(Fatal::Restart { .. }));
-    let Some(cause) = plan.members.iter().find(restarts) else { return Vec::new() };
+    let Some(cause) = plan.members.iter().find(|member| member.restarts_the_pod()) else { return Vec::new() };
     let key = format!("{PREFIX}fatal.{}", cause.alias.as_ref().unwrap_or(&cause.name));
     let name = container.name;
     let mut found = Vec::new();

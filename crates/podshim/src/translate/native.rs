@@ -7,10 +7,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{
-    Condition, Defaults, Dependency, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role,
-    Signal, Source, ZeroGrace,
-};
+use pod_spec::{Condition, Dependency, Gate, Member, Others, Plan, RestartPolicy, Role, Settings, Signal};
 
 use super::change::{Change, Injection, Remarks};
 use super::{probe, restart};
@@ -74,7 +71,7 @@ pub fn change(
         regular.into_iter().filter(|container| !is_injected(container.name)).collect();
     let mut plan = plan(template);
     if let Some((key, _)) =
-        template.spec.entry("terminationGracePeriodSeconds").filter(|_| plan.grace.is_some())
+        template.spec.entry("terminationGracePeriodSeconds").filter(|_| plan.settings.grace.is_some())
     {
         let what = "enforced by podshim too: a delete with a longer --grace-period has no more time";
         own.say(Severity::Warning, key, "terminationGracePeriodSeconds".to_owned(), what);
@@ -88,9 +85,9 @@ pub fn change(
         let role = if is_sidecar { Role::Sidecar } else { Role::Init };
         let mut member = Member::new(container.name, role, plan.members.len());
         if is_sidecar {
-            removed.push(sidecar(container, plan.restart_policy, place, &mut member, &mut remarks)?);
+            removed.push(sidecar(container, plan.settings.restart_policy, place, &mut member, &mut remarks)?);
         } else {
-            removed.push(init(container, plan.restart_policy, &mut member, &mut remarks));
+            removed.push(init(container, plan.settings.restart_policy, &mut member, &mut remarks));
         }
         plan.members.push(member);
     }
@@ -99,7 +96,7 @@ pub fn change(
     }
     for container in &mains {
         let mut member = Member::new(container.name, Role::Main, plan.members.len());
-        main(container, plan.restart_policy, &mut member, &mut own);
+        main(container, plan.settings.restart_policy, &mut member, &mut own);
         plan.members.push(member);
     }
     give_aliases(&mut plan);
@@ -149,18 +146,12 @@ pub fn policy_of(template: &Template<'_>) -> RestartPolicy {
 
 fn plan(template: &Template<'_>) -> Plan {
     let grace = template.spec.number_of("terminationGracePeriodSeconds").filter(|seconds| *seconds > 0);
-    Plan {
-        source: Source::Annotations,
-        members: Vec::new(),
-        others: Others::Passthrough,
+    let settings = Settings {
         restart_policy: policy_of(template),
         grace: grace.map(Duration::from_secs),
-        gate_timeout: None,
-        zero_grace: ZeroGrace::default(),
-        exit_codes: ExitCodes::default(),
-        oom_score: OomScore::default(),
-        defaults: Defaults::default(),
-    }
+        ..Settings::default()
+    };
+    Plan { members: Vec::new(), others: Others::Passthrough, settings }
 }
 
 /// Fills in the plan's `member` for a sidecar that `place` others may hold. Returns the fields that podshim takes over;

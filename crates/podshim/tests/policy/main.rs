@@ -139,7 +139,7 @@ fn s11_j1_a_job_names_its_mains_and_its_restart_policy() {
     let pod = admitted(&policy, fixture("job"));
     let wanted = [("role.import", "main"), ("role.proxy", "sidecar"), ("restart-policy", "Never")];
     assert_eq!(own(&pod), expected(&wanted));
-    assert_eq!(plan(&pod).restart_policy, RestartPolicy::Never);
+    assert_eq!(plan(&pod).settings.restart_policy, RestartPolicy::Never);
 
     // A sidecar that a webhook adds to `containers`: its role is said by hand, before it is there.
     let mut pod = admitted(&policy, fixture("job-of-a-mesh"));
@@ -262,7 +262,11 @@ fn s9_t1_the_plan_is_that_of_translate() {
             if is_translated {
                 let of_translate = plan(&pod(translated.pod));
                 assert_eq!(relation(&plan(&own)), relation(&of_translate), "{file}");
-                assert_eq!(plan(&own).restart_policy, of_translate.restart_policy, "{file}");
+                assert_eq!(
+                    plan(&own).settings.restart_policy,
+                    of_translate.settings.restart_policy,
+                    "{file}"
+                );
                 play::check_trace(&own, &play::play(&own));
                 compared += 1;
             }

@@ -8,7 +8,7 @@ use super::{Invariants, Verdict};
 
 impl Invariants {
     fn protects(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.oom_score == OomScore::Protect)
+        self.plan.as_ref().is_some_and(|plan| plan.settings.oom_score == OomScore::Protect)
     }
 
     fn mains(&self) -> impl Iterator<Item = &Container> {

@@ -148,7 +148,7 @@ impl Invariants {
         if role == Role::Init && picture.completed {
             return self.violated(format!("init {id} runs again (I4)"));
         }
-        let is_of_marks = self.plan.as_ref().is_some_and(|plan| plan.source == Source::Kruise);
+        let is_of_marks = self.plan.as_ref().is_some_and(|plan| plan.settings.source == Source::Kruise);
         if picture.released || is_of_marks && container.is_ordered_above {
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl Invariants {
 
     /// T6: whether every container may be signalled, whatever the order.
     pub(super) fn budget_is_over(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO))
+        self.plan.as_ref().is_some_and(|plan| plan.settings.grace == Some(Duration::ZERO))
             || self.kill_by.is_some_and(|by| by <= self.now + MIN_KILL_DELAY)
             || self.own_budget.is_some_and(|end| end <= self.now)
     }
@@ -399,7 +399,7 @@ impl Invariants {
     fn stop_begins(&mut self) {
         // Only a pod that can complete or fail begins a stop by itself (J7, R9, I2).
         let ends_itself = |plan: &&Plan| {
-            plan.restart_policy != RestartPolicy::Always
+            plan.settings.restart_policy != RestartPolicy::Always
                 || plan.members.iter().any(|member| {
                     // R13: an init that fails with a code that is not listed fails the pod under any policy.
                     let fails = member.restart.is_some_and(|it| match it.mode {
@@ -412,7 +412,7 @@ impl Invariants {
         };
         let own = self.restarting || self.plan.as_ref().is_some_and(|plan| ends_itself(&plan));
         self.own_budget = own.then(|| self.now + self.pod_grace());
-        let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
+        let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
         let killed = match &self.asking {
             Some(Request::Kill { target, signal: Signal::KILL, .. }) => {
                 // K13 is a stop of its own.
@@ -423,7 +423,7 @@ impl Invariants {
         if ordered && killed && self.stop_asked.is_empty() {
             self.must_end_within(ZERO_GRACE);
         }
-        if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
+        if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.settings.grace) {
             self.must_end_within(grace + MIN_KILL_DELAY);
         }
     }
