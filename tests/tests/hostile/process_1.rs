@@ -4,10 +4,10 @@
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Result, ensure};
-use e2e::durations::SOON;
+use e2e::durations::{AMPLE, SOON};
 use e2e::pod::PidNamespace;
 use e2e::task::Task;
-use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
+use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 
 async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result<RunningPod<'node>> {
     node.write_node_file("sandbox = \"own\"").await?;
@@ -53,6 +53,25 @@ async fn what_process_1_has_is_not_the_nodes() -> Result<()> {
     ensure!(output.exit_code != 0, "{output:?}");
     let output = sh("cat /proc/1/comm").await?;
     ensure!(output.stdout == "pause\n", "{output:?}");
+    pod.remove().await
+}
+
+/// In a shared pid namespace the kernel gives process 1 each orphan of the pod's containers: none stays as a zombie.
+#[tokio::test]
+async fn process_1_reaps_the_orphans_of_its_pod() -> Result<()> {
+    let node = Containerd::start().await?;
+    let pod = own_sandbox(&node, Program::new("app")).await?;
+    let sh = async |script: &str| pod.exec("app", &["sh", "-c", script]).await;
+    let orphans = sh("for i in 1 2 3; do sh -c 'sleep 3 >/dev/null 2>&1 & echo $!'; done").await?.stdout;
+    let orphans: Vec<_> = orphans.split_whitespace().collect();
+    ensure!(orphans.len() == 3, "{orphans:?}");
+    let files = orphans.iter().map(|pid| format!("/proc/{pid}/status")).collect::<Vec<_>>().join(" ");
+    let parents = sh(&format!("grep -h PPid {files}")).await?.stdout;
+    ensure!(parents == "PPid:\t1\n".repeat(3), "{parents:?}");
+    wait::until("the orphans to be gone", AMPLE, async || {
+        Ok((sh(&format!("cat {files}")).await?.stdout.is_empty()).then_some(()))
+    })
+    .await?;
     pod.remove().await
 }
 

@@ -176,6 +176,29 @@ mod tests {
         assert_eq!(weight(0), 1);
     }
 
+    /// systemd takes a quota for a second, in whole hundredths, and each version's own names.
+    #[test]
+    fn the_limits_of_cri_are_properties_of_a_scope() {
+        let limits = understood(&json!({
+            "cpu": {"shares": 1024, "quota": 50_500, "period": 200_000},
+            "memory": {"limit": 1 << 20}, "pids": {"limit": -1},
+        }))
+        .unwrap();
+        let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
+        let quota = number("CPUQuotaPerSecUSec", 260_000);
+        let tasks = number("TasksMax", u64::MAX);
+        assert_eq!(
+            limits.properties(CgroupVersion::V1),
+            [number("CPUShares", 1024), quota.clone(), number("MemoryLimit", 1 << 20), tasks.clone()]
+        );
+        assert_eq!(
+            limits.properties(CgroupVersion::V2),
+            [number("CPUWeight", 39), quota, number("MemoryMax", 1 << 20), tasks]
+        );
+        let unlimited = understood(&json!({"cpu": {"quota": -1}})).unwrap();
+        assert_eq!(unlimited.properties(CgroupVersion::V2), [number("CPUQuotaPerSecUSec", u64::MAX)]);
+    }
+
     #[test]
     fn a_limit_that_podshim_does_not_write_is_named() {
         for (resources, field) in [
