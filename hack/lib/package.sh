@@ -12,6 +12,21 @@ same_everywhere() {
     [ -z "${PODSHIM_RUSTFLAGS:-}" ] || export RUSTFLAGS=$PODSHIM_RUSTFLAGS
 }
 
+# read_arguments ARGUMENTS: of hack/deb and hack/rpm. Sets output, arch, and the machine of that.
+read_arguments() {
+    arch=$(dpkg --print-architecture)
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -h | --help) show_help && exit ;;
+        --output) output=$(realpath -m "${2:?--output needs a file}") && shift 2 ;;
+        --arch) arch=${2:?--arch needs amd64 or arm64} && shift 2 ;;
+        *) die "unknown argument: $1 (see -h)" ;;
+        esac
+    done
+    # shellcheck disable=SC2034 # for the caller
+    machine=$(machine_of "$arch")
+}
+
 # package_version: of the workspace.
 package_version() { sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml"; }
 
