@@ -2,8 +2,8 @@
 //! in it, with the files of each distribution, and with pods.
 
 mod containerd;
+mod tree;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -70,25 +70,6 @@ impl Node {
         assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         printed(&output)
     }
-
-    /// Every file below a directory, with its content; a link with its target.
-    fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (mut files, mut directories) = (BTreeMap::new(), vec![directory.to_owned()]);
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(directory).expect("a directory") {
-                let path = entry.expect("an entry").path();
-                if path.is_symlink() {
-                    let target = fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes();
-                    files.insert(path, target);
-                } else if path.is_dir() {
-                    directories.push(path);
-                } else {
-                    files.insert(path.clone(), fs::read(&path).unwrap_or_default());
-                }
-            }
-        }
-        files
-    }
 }
 
 fn printed(output: &Output) -> String {
@@ -120,17 +101,17 @@ fn hostile_links_do_not_lead_out_of_the_root() {
             }
             fs::create_dir_all(node.at(link).parent().expect("a parent")).expect("a directory");
             symlink(target(&node), node.at(link)).expect("a link");
-            let before = Node::files(&node.outside(""));
+            let before = tree::files(&node.outside(""));
             // It may fail, as the target does not exist below the root; then nothing has changed there either.
-            let inside = Node::files(&node.at(""));
+            let inside = tree::files(&node.at(""));
             let output = node.run("install", &["--containerd", "1.7"]);
-            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
+            assert_eq!(tree::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
             if output.status.code() != Some(0) {
-                assert_eq!(Node::files(&node.at("")), inside, "{kind} {link}: {}", printed(&output));
+                assert_eq!(tree::files(&node.at("")), inside, "{kind} {link}: {}", printed(&output));
             }
             let output = node.run("uninstall", &[]);
             assert_eq!(output.status.code(), Some(0), "{kind} {link}: {}", printed(&output));
-            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
+            assert_eq!(tree::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
         }
     }
 }
@@ -140,19 +121,19 @@ fn hostile_links_do_not_lead_out_of_the_root() {
 fn a_linked_configuration_is_the_one_below_the_root() {
     let node = Node::new();
     fs::write(node.outside("config.toml"), "version = 2\n").expect("a file");
-    let outside = Node::files(&node.outside(""));
+    let outside = tree::files(&node.outside(""));
     let target = node.outside("config.toml");
     // On the node this absolute path is another file.
     let on_node = target.to_str().expect("UTF-8").to_owned();
     node.write(&on_node, "version = 2\n# the node's\n");
     fs::create_dir_all(node.at("etc/containerd")).expect("a directory");
     symlink(&target, node.at("etc/containerd/config.toml")).expect("a link");
-    let before = Node::files(&node.at(""));
+    let before = tree::files(&node.at(""));
     node.succeeds("install", &[]);
     assert!(node.text(&on_node).contains("# podshim: begin"));
-    assert_eq!(Node::files(&node.outside("")), outside);
+    assert_eq!(tree::files(&node.outside("")), outside);
     node.succeeds("uninstall", &[]);
-    assert_eq!(Node::files(&node.at("")), before);
+    assert_eq!(tree::files(&node.at("")), before);
 }
 
 #[test]
@@ -195,7 +176,7 @@ fn the_places_of_distributions_are_found_and_restored() {
         node.write(&mark, &text);
         // It is there on many nodes, for docker.
         node.write("/etc/containerd/config.toml", "version = 2\n");
-        let before = Node::files(&node.at(""));
+        let before = tree::files(&node.at(""));
         let printed = node.succeeds("install", &[]);
         assert!(printed.contains(&format!("Found {name}: the runtime belongs into {place}\n")), "{printed}");
         let written = node.text(&place);
@@ -207,11 +188,11 @@ fn the_places_of_distributions_are_found_and_restored() {
         if place.ends_with(".tmpl") {
             assert!(written.contains("\n{{ template \"base\" . }}\n"), "{written}");
         }
-        let files = Node::files(&node.at(""));
+        let files = tree::files(&node.at(""));
         assert!(node.succeeds("install", &[]).contains("Nothing to do"), "{name} {place}");
-        assert_eq!(Node::files(&node.at("")), files);
+        assert_eq!(tree::files(&node.at("")), files);
         node.succeeds("uninstall", &[]);
-        assert_eq!(Node::files(&node.at("")), before, "{name} {place}");
+        assert_eq!(tree::files(&node.at("")), before, "{name} {place}");
     }
 }
 
@@ -223,14 +204,14 @@ fn a_template_of_the_administrators_keeps_every_byte() {
     let template = format!("{K3S}/config.toml.tmpl");
     let own = "{{ template \"base\" . }}\n\n[plugins.\"x\"]\n  y = {{ .NodeConfig.Z }}";
     node.write(&template, own);
-    let before = Node::files(&node.at(""));
+    let before = tree::files(&node.at(""));
     node.succeeds("install", &[]);
     let installed = node.text(&template);
     assert!(installed.starts_with(own), "{installed}");
     assert_eq!(installed.matches("template \"base\"").count(), 1, "{installed}");
     assert_eq!(node.text(&format!("{template}.before-podshim")), own);
     node.succeeds("uninstall", &[]);
-    assert_eq!(Node::files(&node.at("")), before);
+    assert_eq!(tree::files(&node.at("")), before);
 
     // One that has the runtime already, by hand.
     let by_hand = format!("{own}\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.podshim]\n");
@@ -249,7 +230,7 @@ fn the_place_of_an_earlier_release_is_cleaned_too() {
     node.write(&mark, &format!("version = 3\nimports = [\"{K3S}/config-v3.toml.d/*.toml\"]\n"));
     node.succeeds("install", &[]);
     node.succeeds("uninstall", &[]);
-    let mut files = Node::files(&node.at(""));
+    let mut files = tree::files(&node.at(""));
     files.retain(|file, _| !SOCKETS.iter().any(|socket| *file == node.at(socket)));
     assert_eq!(files.into_keys().collect::<Vec<_>>(), [node.at(&mark)]);
 }
@@ -274,13 +255,13 @@ fn a_failed_removal_gives_back_files_with_their_rights() {
         let found = fs::metadata(file).expect("the file");
         (found.mode(), found.uid(), found.gid())
     };
-    let (before, files) = (rights(&file), Node::files(&node.at("")));
+    let (before, files) = (rights(&file), tree::files(&node.at("")));
     let obstacle = node.at(&format!("{K3S}/.config.toml.tmpl.podshim-new"));
     fs::create_dir(&obstacle).expect("a directory");
     let output = node.run("uninstall", &[]);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     assert!(printed(&output).contains("config.toml.tmpl: cannot be written"), "{}", printed(&output));
-    assert_eq!(Node::files(&node.at("")), files);
+    assert_eq!(tree::files(&node.at("")), files);
     assert_eq!(rights(&file), before);
     fs::remove_dir(obstacle).expect("a directory");
     node.succeeds("uninstall", &[]);
@@ -291,11 +272,11 @@ fn two_distributions_on_one_node_need_a_word() {
     let node = Node::new();
     node.write(&format!("{K3S}/config.toml"), "version = 2\n");
     node.write("/etc/k0s/containerd.toml", "version = 2\n");
-    let before = Node::files(&node.at(""));
+    let before = tree::files(&node.at(""));
     let output = node.run("install", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).contains("the files of k3s and k0s: say with --config"), "{}", printed(&output));
-    assert_eq!(Node::files(&node.at("")), before);
+    assert_eq!(tree::files(&node.at("")), before);
     let printed = node.succeeds("install", &["--config", "/etc/k0s/containerd.toml"]);
     assert!(printed.contains("Found k0s: "), "{printed}");
     // The file of k3s is written by k3s: the runtime goes where that takes changes, and k3s is what is restarted.
@@ -311,7 +292,7 @@ fn uninstall_is_refused_while_pods_are_there() {
     let node = Node::new();
     node.write("/etc/containerd/config.toml", "version = 2\n");
     node.succeeds("install", &[]);
-    let files = Node::files(&node.at(""));
+    let files = tree::files(&node.at(""));
     let pod = node.at("/run/podshim/k8s.io/abc");
     fs::create_dir_all(&pod).expect("a directory");
     let entry = Entry {
@@ -327,7 +308,7 @@ fn uninstall_is_refused_while_pods_are_there() {
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).contains("of these pods the shim is dead: prod/shop"), "{}", printed(&output));
     fs::remove_dir_all(node.at("/run/podshim")).expect("the pod ends");
-    assert_eq!(Node::files(&node.at("")), files);
+    assert_eq!(tree::files(&node.at("")), files);
     node.succeeds("uninstall", &[]);
 
     // A pod's directory that is a link out of the root is not followed: what is there is no pod of this node.
@@ -342,7 +323,7 @@ fn uninstall_is_refused_while_pods_are_there() {
 fn a_distribution_that_restarts_by_itself_needs_the_permission() {
     let node = Node::new();
     node.write("/etc/k0s/containerd.toml", "# k0s_managed=true\nversion = 2\n");
-    let before = Node::files(&node.at(""));
+    let before = tree::files(&node.at(""));
     let output = node.run("install", &["--stay"]);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     assert!(
@@ -350,7 +331,7 @@ fn a_distribution_that_restarts_by_itself_needs_the_permission() {
         "{}",
         printed(&output)
     );
-    assert_eq!(Node::files(&node.at("")), before);
+    assert_eq!(tree::files(&node.at("")), before);
 }
 
 /// `podshim doctor` reads what k3s has made of the drop-in's directory.

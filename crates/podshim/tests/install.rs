@@ -1,6 +1,8 @@
 //! `podshim install` and `podshim uninstall` on file systems made for the test, with containerd configurations as
 //! releases and installers write them (`install/*.toml`; `default-*` come from `containerd config default`).
 
+mod tree;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -67,24 +69,8 @@ impl Node {
         self.run("install", &[&own, more].concat())
     }
 
-    /// Every file, with its content.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let mut files = BTreeMap::new();
-        let mut directories = vec![self.root.path().to_owned()];
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(directory).expect("a directory") {
-                let path = entry.expect("an entry").path();
-                if path.is_symlink() {
-                    let target = fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes();
-                    files.insert(path, target);
-                } else if path.is_dir() {
-                    directories.push(path);
-                } else {
-                    files.insert(path.clone(), fs::read(&path).expect("a file"));
-                }
-            }
-        }
-        files
+        tree::files(self.root.path())
     }
 }
 
