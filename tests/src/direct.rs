@@ -3,5 +3,6 @@
 //! containerd.
 
 pub mod bundle;
+pub mod container;
 pub mod shim;
 pub mod streams;

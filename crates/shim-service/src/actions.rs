@@ -26,6 +26,11 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::Run { op, container, operation } => operations::run(state, op, container, operation),
         Action::Signal { target, signal, reach, cause } => send_signal(state, &target, signal, reach, cause),
         Action::Reply { request, result } => state.requests.answer(request, result),
+        Action::GiveUpCreate { container } => {
+            if let Some(resources) = state.containers.get(&container) {
+                resources.give_up_create();
+            }
+        }
         Action::Publish(notice) => {
             // containerd knows no task of that id.
             if state.is_pod_sandbox(notice.container()) {

@@ -13,7 +13,8 @@ use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions};
 use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
-use pod_lifecycle::Failure;
+use pod_lifecycle::{Failure, RefusalKind};
+use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::context::PodContext;
@@ -34,6 +35,8 @@ pub(crate) struct Launcher {
     runtime: Container,
     details: Rc<CreateDetails>,
     context: PodContext,
+    /// A caller deletes the container (F11).
+    unwanted: Rc<Notify>,
 }
 
 /// What a container's process is created from.
@@ -43,9 +46,19 @@ enum Source<'a> {
     Checkpoint(&'a CheckpointImage),
 }
 
+fn given_up(id: &str) -> Failure {
+    let message = format!("container {id} was deleted before containerd had opened its side of the output");
+    Failure { message, kind: RefusalKind::FailedPrecondition }
+}
+
 impl Launcher {
-    pub(crate) fn new(runtime: Container, details: Rc<CreateDetails>, context: PodContext) -> Self {
-        Self { runtime, details, context }
+    pub(crate) fn new(
+        runtime: Container,
+        details: Rc<CreateDetails>,
+        context: PodContext,
+        unwanted: Rc<Notify>,
+    ) -> Self {
+        Self { runtime, details, context, unwanted }
     }
 
     /// Counts the OCI runtime's processor time as `charge`.
@@ -87,11 +100,16 @@ impl Launcher {
     /// Opens the stdio of a container that has no process yet, and waits for containerd to open its side.
     ///
     /// containerd's shim waits when the process exists. If containerd is killed during the create, its readers are gone by then,
-    /// and the process would wait for new ones (N1, trap 15).
+    /// and the process would wait for new ones (N1, trap 15). The next containerd deletes such a container before it serves, and opens
+    /// no stream until then (F11).
     pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
         let mut stdio =
             Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
-        stdio.connect().await.map_err(failure)?;
+        tokio::select! {
+            biased;
+            connected = stdio.connect() => connected.map_err(failure)?,
+            () = self.unwanted.notified() => return Err(given_up(self.runtime.id())),
+        }
         Ok(stdio)
     }
 

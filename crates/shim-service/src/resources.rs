@@ -19,6 +19,7 @@ use oci_runtime::spec::Spec;
 use oci_runtime::stdio::{HeldBack, Stdio};
 use pod_lifecycle::{ExecId, Failure, RequestId, Target};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
@@ -42,6 +43,8 @@ pub(crate) struct Resources {
     scope: Option<String>,
     /// The file on the host behind the termination message, if there is one (J9).
     termination_message: Option<PathBuf>,
+    /// Ends the wait of its create for the readers of its streams (F11).
+    unwanted: Rc<Notify>,
     /// Open from the create to the delete, over all incarnations (R6).
     stdio: Option<Stdio>,
     /// The current process; none while it is replaced.
@@ -97,6 +100,7 @@ impl Resources {
             },
             termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
             details: Rc::new(details),
+            unwanted: Rc::default(),
             stdio: None,
             incarnation: None,
             last: None,
@@ -146,7 +150,13 @@ impl Resources {
     }
 
     pub(crate) fn launcher(&self) -> Launcher {
-        Launcher::new(self.runtime.clone(), self.details.clone(), self.context.clone())
+        let unwanted = self.unwanted.clone();
+        Launcher::new(self.runtime.clone(), self.details.clone(), self.context.clone(), unwanted)
+    }
+
+    /// A create that waits for the readers of its streams fails now.
+    pub(crate) fn give_up_create(&self) {
+        self.unwanted.notify_one();
     }
 
     pub(crate) fn stdio(&self) -> Option<&Stdio> {

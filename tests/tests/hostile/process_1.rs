@@ -100,3 +100,25 @@ async fn it_has_the_profile_that_its_caller_gives_it() -> Result<()> {
     }
     task.remove().await
 }
+
+/// docs/sandbox.md: a spec with anything that podshim does not do itself is the OCI runtime's, and one line of the log says why.
+#[tokio::test]
+async fn one_line_says_why_the_oci_runtime_makes_a_sandbox() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("sandbox = \"own\"").await?;
+    let task = Task::named(&node, "not-own");
+    // An annotation of crun.
+    let (kind, of_crun) = ("io.kubernetes.cri.container-type=sandbox", "run.oci.keep_original_groups=1");
+    let options = ["--annotation", kind, "--annotation", of_crun];
+    let output = task.attempt(&options, &["sleep", "600"]).await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    let pid = task.wait_status("RUNNING").await?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
+    ensure!(!program.to_string_lossy().contains("memfd:"), "{}", program.display());
+    let log = std::fs::read_to_string(node.directory().join("containerd.log"))?;
+    let lines: Vec<_> =
+        log.lines().filter(|line| line.contains("the OCI runtime makes the sandbox")).collect();
+    ensure!(lines.len() == 1, "{lines:?}");
+    ensure!(lines[0].contains("run.oci.keep_original_groups"), "{lines:?}");
+    task.remove().await
+}

@@ -2,13 +2,10 @@
 
 use anyhow::{Result, ensure};
 use containerd_shim_protos::shim::shim::{
-    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, WaitRequest, WaitResponse,
+    CreateTaskResponse, DeleteRequest, DeleteResponse, WaitRequest, WaitResponse,
 };
-use e2e::direct::bundle::{Bundle, root_file_system};
-use e2e::direct::shim::Connection;
-use e2e::task::unique;
+use e2e::direct::container::{create_request, shim_of};
 use e2e::{Containerd, Pod, Program, Runtime};
-use serde_json::json;
 
 use crate::support::wait_started;
 
@@ -34,28 +31,14 @@ async fn takes_the_name(name: &str) -> Result<()> {
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
-    let (id, directory) = (unique("unstarted"), tempfile::tempdir()?);
-    let bundle = directory.path().join(&id);
-    let annotations = json!({
-        "io.kubernetes.cri.container-type": "container",
-        "io.kubernetes.cri.container-name": name,
-        "io.kubernetes.cri.sandbox-id": pod.sandbox(),
-    });
-    Bundle::program(&["sleep", "600"])
-        .spec(|spec| spec["annotations"] = annotations)
-        .write(&bundle, &format!("{}/{id}", node.cgroup()))?;
-    let address = format!("unix://{}", node.shim_socket("k8s.io", pod.sandbox())?.display());
-    let (shim, _) = Connection::open(address.as_bytes()).await?;
-    let create = CreateTaskRequest {
-        id: id.clone(),
-        bundle: bundle.to_string_lossy().into_owned(),
-        rootfs: vec![root_file_system(directory.path())?],
-        ..Default::default()
-    };
+    let directory = tempfile::tempdir()?;
+    let create = create_request(&node, &pod, name, directory.path())?;
+    let shim = shim_of(&node, &pod).await?;
     shim.call::<_, CreateTaskResponse>("Create", &create).await?;
 
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["s1", "app"]).await?;
+    let id = create.id;
     let wait = WaitRequest { id: id.clone(), ..Default::default() };
     let first = shim.call::<_, WaitResponse>("Wait", &wait).await?;
     ensure!(first.exit_status == 137, "{first:?}");

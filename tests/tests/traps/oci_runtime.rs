@@ -2,6 +2,10 @@
 //! errors are handled like runc's.
 
 use anyhow::{Context, Result, ensure};
+use containerd_shim_protos::shim::shim::{
+    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, StateRequest, StateResponse,
+};
+use e2e::direct::container::{create_request, shim_of};
 use e2e::{Containerd, FaultyRuntime, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
@@ -246,6 +250,43 @@ async fn trap_15_a_create_that_outlives_containerd_can_be_removed() -> Result<()
         }
     }
     pod.sync(&["app"]).await?;
+    pod.wait_for("app", e2e::Event::Started, 1, SOON).await?;
+    pod.remove().await
+}
+
+/// Trap 15: the create still waits for containerd to open the container's output when containerd is killed. The next containerd
+/// deletes the container before it serves (1.7 and 2.x), and opens no output until then: the create must not wait for it.
+#[tokio::test]
+async fn trap_15_a_delete_ends_the_wait_of_a_create_for_containerd() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("trap15-output")
+        .annotate("plan", "app=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    let directory = tempfile::tempdir()?;
+    let output = directory.path().join("output");
+    nix::unistd::mkfifo(&output, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
+    let stdout = output.to_string_lossy().into_owned();
+    let create = CreateTaskRequest { stdout, ..create_request(&node, &pod, "app", directory.path())? };
+    let (shim, id) = (shim_of(&node, &pod).await?, create.id.clone());
+    let state = StateRequest { id: id.clone(), ..Default::default() };
+    let delete = DeleteRequest { id, ..Default::default() };
+    let (created, deleted) = tokio::join!(shim.call::<_, CreateTaskResponse>("Create", &create), async {
+        wait::until("the create to be under way", SOON, async || {
+            Ok(shim.call::<_, StateResponse>("State", &state).await.ok().map(drop))
+        })
+        .await?;
+        // The create would wait 30 s.
+        let deleted = shim.call::<_, DeleteResponse>("Delete", &delete);
+        wait::at_most(SOON, "the Delete", async { anyhow::Ok(deleted.await) }).await
+    });
+    let (created, deleted) = (format!("{created:?}"), format!("{:?}", deleted?));
+    ensure!(created.contains("was deleted before containerd had opened its side of the output"), "{created}");
+    ensure!(deleted.contains("NOT_FOUND"), "{deleted}");
+    // It is no failed start.
+    pod.start("app").await?;
     pod.wait_for("app", e2e::Event::Started, 1, SOON).await?;
     pod.remove().await
 }

@@ -1,9 +1,9 @@
-//! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, S14, K13, K16, T11).
+//! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, S14, K13, K16, T11, F11).
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
 
-use crate::container::phase::Part;
+use crate::container::phase::{Part, Program};
 use crate::container::{Container, EndedCreate};
 use crate::handlers::delete::delete_container;
 use crate::interface::action::{Action, Notice, Reply};
@@ -12,9 +12,11 @@ use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::operation::Operation;
 use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
+use crate::member::evidence::EndedBy;
 use crate::rules::failure::start_refused;
 use crate::rules::round::give_up_callers_stop;
 use crate::state::State;
+use crate::steps::finish::note_end;
 use crate::steps::forget::forget;
 use crate::steps::oom_score::limit_oom_scores;
 use crate::steps::unrun::{end_latecomer, end_unstarted};
@@ -159,11 +161,7 @@ pub(crate) fn create_ended(pod: &mut State, id: ContainerId, outcome: Outcome, e
     let Some(EndedCreate { request, completed, deletes }) = container.end_create() else { return };
     match (outcome, completed) {
         (Outcome::Failed(failure), _) => {
-            create_failed(pod, request, id.clone(), failure, ended);
-            for delete in deletes {
-                pod.reply_not_found(delete, &id);
-            }
-            return;
+            return create_failed(pod, request, &id, failure, ended, deletes);
         }
         (Outcome::Process { pid }, None) => container.created(pid),
         (_, Some(exit)) => container.completed_again(exit, anchor.unwrap_or(0)),
@@ -182,14 +180,29 @@ pub(crate) fn create_ended(pod: &mut State, id: ContainerId, outcome: Outcome, e
     }
 }
 
-fn create_failed(pod: &mut State, request: RequestId, id: ContainerId, failure: Failure, ended: Exit) {
-    if pod.sandbox.id() == Some(&id) {
+fn create_failed(
+    pod: &mut State,
+    request: RequestId,
+    id: &ContainerId,
+    failure: Failure,
+    ended: Exit,
+    deletes: Vec<RequestId>,
+) {
+    if pod.sandbox.id() == Some(id) {
         pod.sandbox.create_failed();
     }
-    let Some(container) = forget(pod, &id) else { return };
+    let Some(container) = forget(pod, id) else { return };
     if let Some(index) = container.member() {
         let exit = Exit { code: START_FAILED, ..ended };
-        start_refused(pod, None, index, exit, &failure.message);
+        if deletes.is_empty() {
+            start_refused(pod, None, index, exit, &failure.message);
+        } else {
+            // F11: its caller wants it gone, as one that it deletes after the create.
+            note_end(pod, index, exit, exit, EndedBy::LoneStop, Program::NeverRan);
+        }
     }
     pod.reply(request, Err(Refusal { kind: failure.kind, message: failure.message }));
+    for delete in deletes {
+        pod.reply_not_found(delete, id);
+    }
 }

@@ -1,6 +1,6 @@
 //! Delete: the removal of a container, and its end.
 //!
-//! Owns in which phases a container can be deleted (trap 12). Never ends a program that runs: its caller kills it first.
+//! Owns in which phases a container can be deleted (trap 12), and that a create does not outlast its Delete (F11). Never ends a program that runs: its caller kills it first.
 
 use crate::container::EndedRemoval;
 use crate::container::phase::{BeforeRemoval, Phase, Program};
@@ -22,6 +22,10 @@ pub(crate) fn delete_container(pod: &mut State, request: RequestId, id: Containe
         return pod.reply_not_found(request, &id);
     };
     if container.delete_later(request) {
+        // F11: containerd 1.7 and 2.x serve only after this Delete, and open the streams of no container before they serve.
+        if matches!(container.phase(), Phase::Creating { .. }) {
+            pod.emit_change(Action::GiveUpCreate { container: id });
+        }
         return;
     }
     let (exit, before) = match *container.phase() {

@@ -39,6 +39,12 @@ pub enum Action {
         /// The answer.
         result: Result<Reply, Refusal>,
     },
+    /// A caller deletes a container whose create is under way: that create no longer waits for containerd to open its side of the
+    /// streams, and fails instead (F11). A create that has come further goes on.
+    GiveUpCreate {
+        /// The container.
+        container: ContainerId,
+    },
     /// Publish an event to containerd. The order of events matters (CONTRACT §6).
     Publish(Notice),
     /// Lower `oom_score_adj` to `highest` for every process of a container that has a higher value (N8).
