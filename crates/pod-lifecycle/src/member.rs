@@ -217,7 +217,7 @@ impl MemberState {
 
     /// R14: whether an exit of it can restart the pod.
     pub(crate) fn restarts_pod(&self) -> bool {
-        matches!(self.member.fatal, Some(Fatal::Restart { .. }))
+        self.member.restarts_the_pod()
     }
 
     /// Whether a condition on this member holds.

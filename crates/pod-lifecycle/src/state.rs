@@ -162,7 +162,7 @@ impl State {
 
     /// R14: whether podshim restarts the whole pod after some exit of a member.
     pub(crate) fn restarts_as_a_whole(&self) -> bool {
-        self.members.iter().any(|state| state.member().restarts_the_pod())
+        self.members.iter().any(MemberState::restarts_pod)
     }
 
     pub(crate) fn policy(&self) -> RestartPolicy {

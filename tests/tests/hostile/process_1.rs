@@ -62,12 +62,14 @@ async fn process_1_reaps_the_orphans_of_its_pod() -> Result<()> {
     let node = Containerd::start().await?;
     let pod = own_sandbox(&node, Program::new("app")).await?;
     let sh = async |script: &str| pod.exec("app", &["sh", "-c", script]).await;
-    let orphans = sh("for i in 1 2 3; do sh -c 'sleep 3 >/dev/null 2>&1 & echo $!'; done").await?.stdout;
+    let orphans = sh("for i in 1 2 3; do sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!'; done").await?.stdout;
     let orphans: Vec<_> = orphans.split_whitespace().collect();
     ensure!(orphans.len() == 3, "{orphans:?}");
     let files = orphans.iter().map(|pid| format!("/proc/{pid}/status")).collect::<Vec<_>>().join(" ");
     let parents = sh(&format!("grep -h PPid {files}")).await?.stdout;
     ensure!(parents == "PPid:\t1\n".repeat(3), "{parents:?}");
+    let output = sh(&format!("kill {}", orphans.join(" "))).await?;
+    ensure!(output.exit_code == 0, "{output:?}");
     wait::until("the orphans to be gone", AMPLE, async || {
         Ok((sh(&format!("cat {files}")).await?.stdout.is_empty()).then_some(()))
     })
@@ -115,9 +117,13 @@ async fn one_line_says_why_the_oci_runtime_makes_a_sandbox() -> Result<()> {
     let pid = task.wait_status("RUNNING").await?;
     let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
     ensure!(!program.to_string_lossy().contains("memfd:"), "{}", program.display());
-    let log = std::fs::read_to_string(node.directory().join("containerd.log"))?;
-    let lines: Vec<_> =
-        log.lines().filter(|line| line.contains("the OCI runtime makes the sandbox")).collect();
+    // containerd copies the shim's log.
+    let lines = wait::until("the line", SOON, async || {
+        let log = std::fs::read_to_string(node.directory().join("containerd.log"))?;
+        let lines = log.lines().filter(|line| line.contains("the OCI runtime makes the sandbox"));
+        Ok(Some(lines.map(str::to_owned).collect::<Vec<_>>()).filter(|lines| !lines.is_empty()))
+    })
+    .await?;
     ensure!(lines.len() == 1, "{lines:?}");
     ensure!(lines[0].contains("run.oci.keep_original_groups"), "{lines:?}");
     task.remove().await

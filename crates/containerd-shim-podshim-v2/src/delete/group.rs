@@ -87,13 +87,13 @@ pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, names
         }
     }
     // The node's file is read once for all of them, and only for a pod with OpenKruise's marks.
-    let settings = LazyCell::new(|| node::read(Path::new(NODE_FILE)).ok());
+    let node_file = LazyCell::new(|| node::read(Path::new(NODE_FILE)).ok());
     bundles
         .into_iter()
         .map(|(id, path)| {
             let bundle = Bundle::new(path);
             let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-            let plan = plan_of(&annotations, || settings.as_ref());
+            let plan = plan_of(&annotations, || node_file.as_ref());
             Member::new(id, bundle, &annotations, plan.as_ref())
         })
         .filter(|member| {
@@ -151,7 +151,7 @@ impl Member {
 /// forbids: where there is none, there is no order to keep.
 fn plan_of<'a>(
     annotations: &BTreeMap<String, String>,
-    settings: impl FnOnce() -> Option<&'a Node>,
+    node_file: impl FnOnce() -> Option<&'a Node>,
 ) -> Option<Plan> {
     let all = || annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let own = pod_spec::parse(all()).ok()?.plan;
@@ -159,7 +159,7 @@ fn plan_of<'a>(
         return own;
     }
     // S12: the file says whether OpenKruise's marks count.
-    settings()?.parse_pod(all()).ok()?.plan
+    node_file()?.parse_pod(all()).ok()?.plan
 }
 
 /// A member, with what the clean-up needs.

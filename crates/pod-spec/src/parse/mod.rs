@@ -82,7 +82,7 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         }
     }
     containers.check_after(&mut findings);
-    together::check(&plan, &containers, &mut findings);
+    together::check(&plan.settings, &containers, &mut findings);
     plan.members = containers.members();
     findings.finish(Some(plan))
 }

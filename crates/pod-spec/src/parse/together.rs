@@ -5,7 +5,7 @@ use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
 use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
 use crate::limits::MAX_CONTAINERS;
-use crate::plan::{ExitCodes, Fatal, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{ExitCodes, Fatal, Others, RestartPolicy, Role, Settings, ZeroGrace};
 use crate::warning::Warning;
 
 use super::container::{Containers, Draft, Origin};
@@ -13,16 +13,16 @@ use super::findings::Findings;
 use super::list::KEY as PLAN;
 
 /// The checks of 11.4 that need more than one key.
-pub(super) fn check(plan: &Plan, containers: &Containers, findings: &mut Findings) {
+pub(super) fn check(settings: &Settings, containers: &Containers, findings: &mut Findings) {
     if containers.others == Others::Mains {
-        check_others(plan, containers, findings);
+        check_others(settings, containers, findings);
     }
     // Keys of mains by `*=main` may have added containers to those of the list.
     if containers.are_known() && containers.drafts.len() > MAX_CONTAINERS {
         findings.error(containers.key(), ListError::TooManyContainers);
     }
     for draft in &containers.drafts {
-        check_grace(plan, draft, findings);
+        check_grace(settings, draft, findings);
         check_fatal(draft, findings);
         if let Some(key) = draft.keys.get(&ContainerKey::Ready)
             && draft.role == Some(Role::Main)
@@ -32,13 +32,13 @@ pub(super) fn check(plan: &Plan, containers: &Containers, findings: &mut Finding
         }
     }
     let is_sidecar = |draft: &Draft| draft.role == Some(Role::Sidecar);
-    if plan.settings.zero_grace == ZeroGrace::Order
+    if settings.zero_grace == ZeroGrace::Order
         && containers.are_known()
         && !containers.drafts.iter().any(is_sidecar)
     {
         findings.error("zero-grace", Problem::OrderWithoutSidecar);
     }
-    match (plan.settings.exit_codes, plan.settings.restart_policy) {
+    match (settings.exit_codes, settings.restart_policy) {
         (ExitCodes::Real, RestartPolicy::Always) => {
             findings.warn(Warning::RealCodesAlways { key: printable_key("exit-codes") });
         }
@@ -50,9 +50,9 @@ pub(super) fn check(plan: &Plan, containers: &Containers, findings: &mut Finding
 }
 
 /// Checks what `*=main` must not, or need not, stand beside.
-fn check_others(plan: &Plan, containers: &Containers, findings: &mut Findings) {
-    if plan.settings.restart_policy != RestartPolicy::Always {
-        let policy = word_of(&RESTART_POLICIES, &plan.settings.restart_policy);
+fn check_others(settings: &Settings, containers: &Containers, findings: &mut Findings) {
+    if settings.restart_policy != RestartPolicy::Always {
+        let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
         match containers.key() {
             PLAN => findings.error(PLAN, ListError::OthersInJob { policy }),
             role => findings.error(role, Problem::MainsOfJobUnknown { policy }),
@@ -66,8 +66,8 @@ fn check_others(plan: &Plan, containers: &Containers, findings: &mut Findings) {
 }
 
 /// T8: a container's grace lies inside the pod's, if the plan sets that.
-fn check_grace(plan: &Plan, draft: &Draft, findings: &mut Findings) {
-    if let (Some(grace), Some(pod_grace)) = (draft.member.grace, plan.settings.grace)
+fn check_grace(settings: &Settings, draft: &Draft, findings: &mut Findings) {
+    if let (Some(grace), Some(pod_grace)) = (draft.member.grace, settings.grace)
         && grace > pod_grace
         && let Some(key) = draft.keys.get(&ContainerKey::Grace)
     {

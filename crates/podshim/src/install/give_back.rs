@@ -78,8 +78,7 @@ impl Undo {
             _ => Ok(without_runtime.to_vec()),
         };
         // What is there may be why containerd does not answer: to go back to that would not help.
-        let has_taken = || matches!(daemon.loaded(), Ok(Loaded::Yes)) && !daemon.is_older_than(files);
-        let unconfirmed = note.as_ref().filter(|note| note.texts == present && !has_taken());
+        let unconfirmed = note.as_ref().filter(|note| note.texts == present && !daemon.has_taken(files));
         let mut undo: Vec<_> = made.iter().rev().map(|change| change.reversed()).collect();
         if made.is_empty() || unconfirmed.is_some() {
             undo.extend(earlier(&present)?);

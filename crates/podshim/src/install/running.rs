@@ -43,6 +43,11 @@ impl Daemon {
         })
     }
 
+    /// Whether it runs with podshim's runtime as these files have it.
+    pub fn has_taken(&self, files: &[PathBuf]) -> bool {
+        matches!(self.loaded(), Ok(Loaded::Yes)) && !self.is_older_than(files)
+    }
+
     /// The unit with which it is restarted; `None` where its supervisor does that.
     ///
     /// # Errors

@@ -184,9 +184,7 @@ impl Stay {
 
     /// Whether containerd runs with the configuration that is in its files.
     fn is_loaded(&self) -> bool {
-        self.undo.configuration == Configuration::AsBefore
-            && matches!(self.daemon.loaded(), Ok(Loaded::Yes))
-            && !self.daemon.is_older_than(&self.files)
+        self.undo.configuration == Configuration::AsBefore && self.daemon.has_taken(&self.files)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
