@@ -11,44 +11,68 @@ use pod_lifecycle::PodTime;
 /// No timer of a small pod looks further back than this.
 const PAST: i128 = -15_000;
 
-/// Rewrites a debug form: times relative to `now`, operations and pids numbered in the order in which they appear.
-pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
-    let mut text = String::with_capacity(debug.len());
-    let (mut operations, mut pids) = (Vec::new(), Vec::new());
-    let holds_end = debug.contains(HOLDS_END);
-    let mut from = 0;
-    while let Some((at, mark)) = next_mark(debug, from) {
-        let (before, after) = (&debug[from..at], &debug[at + mark.len()..]);
-        text.push_str(before);
-        if mark == LINE {
-            // U13: log lines change nothing of what a pod does.
-            from = after.find(AFTER_LINE).map_or(debug.len(), |end| at + mark.len() + end);
-            continue;
-        }
-        let end = after
-            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | 'µ')))
-            .unwrap_or(after.len());
-        let value = &after[..end];
-        text.push_str(mark);
-        match mark {
-            "PodTime(" => {
-                let at = parse(value).map_or(0, |time| time.as_millis() as i128);
-                let relative = at - now.since_epoch().as_millis() as i128;
-                // invariant: writing to a string does not fail.
-                let matters = !(before.ends_with(RUNNING) || (before.ends_with(HELD) && !holds_end));
-                let _ = if matters { write!(text, "{}", relative.max(PAST)) } else { Ok(()) };
-            }
-            "OpId(" => number(&mut text, &mut operations, value),
-            "pid: " if value != "0" => number(&mut text, &mut pids, value),
-            "pid: " => text.push('0'),
-            _ => {}
-        }
-        from = at + mark.len() + end;
-    }
-    text.push_str(&debug[from..]);
-    text
+/// Texts of one state.
+pub(crate) struct Canonical<'a> {
+    now: PodTime,
+    operations: Vec<&'a str>,
+    pids: Vec<&'a str>,
 }
 
+impl<'a> Canonical<'a> {
+    pub(crate) fn at(now: PodTime) -> Self {
+        Self { now, operations: Vec::new(), pids: Vec::new() }
+    }
+
+    /// Rewrites a debug form: times relative to now, operations and pids numbered in the order in which they appear, in this
+    /// text and those before.
+    pub(crate) fn text(&mut self, debug: &'a str) -> String {
+        let mut text = String::with_capacity(debug.len());
+        let holds_end = debug.contains(HOLDS_END);
+        let mut from = 0;
+        while let Some((at, mark)) = next_mark(debug, from) {
+            let (before, after) = (&debug[from..at], &debug[at + mark.len()..]);
+            text.push_str(before);
+            if mark == LINE {
+                // U13: log lines change nothing of what a pod does.
+                from = after.find(AFTER_LINE).map_or(debug.len(), |end| at + mark.len() + end);
+                continue;
+            }
+            let end = after
+                .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | 'µ')))
+                .unwrap_or(after.len());
+            let value = &after[..end];
+            text.push_str(mark);
+            match mark {
+                "PodTime(" => {
+                    let at = parse(value).map_or(0, |time| time.as_millis() as i128);
+                    let relative = at - self.now.since_epoch().as_millis() as i128;
+                    let matters = !(before.ends_with(RUNNING) || (before.ends_with(HELD) && !holds_end));
+                    // invariant: writing to a string does not fail.
+                    let past = if UNTIL.iter().any(|field| before.ends_with(field)) { OVER } else { PAST };
+                    let _ = if matters { write!(text, "{}", relative.max(past)) } else { Ok(()) };
+                }
+                "OpId(" => number(&mut text, &mut self.operations, value),
+                "pid: " if value != "0" => number(&mut text, &mut self.pids, value),
+                "pid: " => text.push('0'),
+                _ => {}
+            }
+            from = at + mark.len() + end;
+        }
+        text.push_str(&debug[from..]);
+        text
+    }
+}
+
+/// What the core compares with the present alone: how long these moments are over does not matter.
+const UNTIL: [&str; 6] = [
+    "another_until: Some(",
+    "create_quiet_until: ",
+    "evident_until: ",
+    "others_until: ",
+    "replace_by: ",
+    "resumes_at: ",
+];
+const OVER: i128 = -1;
 /// How long a program has run matters only after ten minutes (R4).
 const RUNNING: &str = "Running { since: ";
 /// How long a hold has lasted matters only if it has an end (U6).
@@ -59,20 +83,24 @@ const LINE: &str = "line_due: ";
 /// The end of a hold's debug form.
 const AFTER_LINE: &str = " }";
 
+/// What has a value that does not matter as it is.
 const MARKS: [&str; 6] = ["PodTime(", "OpId(", "pid: ", "next_op: ", "changes: ", LINE];
 
-/// The first mark at `from` or after it. A walk writes a hundred thousand states of some kB each, so one pass over the text
-/// finds all marks: by their last byte that is no space.
+/// The first mark at `from` or after it. A walk writes a million states of some kB each, so one pass over the text finds all
+/// marks: by a byte that few others have beside their last letter.
 fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
-    let bytes = &text.as_bytes()[from..];
-    let ends = bytes.iter().enumerate().filter(|(_, byte)| matches!(byte, b'(' | b':'));
-    ends.filter_map(|(index, byte)| {
-        let end = if *byte == b'(' { index + 1 } else { index + 2 };
-        let before = bytes.get(..end)?;
+    let bytes = text.as_bytes();
+    let mut pairs = bytes.get(from..)?.windows(2).enumerate();
+    pairs.find_map(|(index, pair)| {
+        let end = match pair {
+            b"e(" | b"d(" => from + index + 2,
+            b"d:" | b"p:" | b"s:" | b"e:" => from + index + 3,
+            _ => return None,
+        };
+        let before = bytes.get(from..end)?;
         let mark = MARKS.into_iter().find(|mark| before.ends_with(mark.as_bytes()))?;
-        Some((from + end - mark.len(), mark))
+        Some((end - mark.len(), mark))
     })
-    .next()
 }
 
 fn number<'a>(text: &mut String, known: &mut Vec<&'a str>, value: &'a str) {
@@ -107,8 +135,22 @@ mod tests {
         let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
         let early = "A { until: PodTime(1.5s), op: OpId(3), other: OpId(4), pid: 77, next_op: 4 }";
         let late = "A { until: PodTime(11.5s), op: OpId(9), other: OpId(12), pid: 99, next_op: 12 }";
+        let canonical = |text, now| Canonical::at(now).text(text);
         assert_eq!(canonical(early, at(1)), canonical(late, at(11)));
         assert_ne!(canonical(early, at(1)), canonical(late, at(10)));
+    }
+
+    /// States that differ only in how long something is over are one state, those that differ in how long it lasts are not.
+    #[test]
+    fn what_is_over_is_over() {
+        let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
+        let canonical = |debug, now| Canonical::at(now).text(debug);
+        let debug = "Ended { evident_until: PodTime(5s) }, term_at: Some(PodTime(1s)";
+        assert_ne!(canonical(debug, at(5)), canonical(debug, at(6)));
+        let ended = "Ended { evident_until: PodTime(5s) }";
+        assert_eq!(canonical(ended, at(6)), canonical(ended, at(7)));
+        assert_ne!(canonical(ended, at(3)), canonical(ended, at(4)));
+        assert_ne!(canonical("term_at: PodTime(1s)", at(6)), canonical("term_at: PodTime(1s)", at(7)));
     }
 
     /// States that differ only in the lines that a hold has written are one state too.
@@ -117,7 +159,8 @@ mod tests {
         let now = PodTime::ZERO;
         let first = "Hold { since: PodTime(0ns), line_due: Some(PodTime(60s)), repeats: 0 }, pid: 4";
         let last = "Hold { since: PodTime(0ns), line_due: None, repeats: 3 }, pid: 5";
-        assert_eq!(canonical(first, now), canonical(last, now));
-        assert_ne!(canonical(first, now), canonical(&last.replace("pid", "kind"), now));
+        let canonical = |text: &str| Canonical::at(now).text(text);
+        assert_eq!(canonical(first), canonical(last));
+        assert_ne!(canonical(first), canonical(&last.replace("pid", "kind")));
     }
 }

@@ -28,13 +28,20 @@ pub struct Report {
 pub struct Explorer {
     exploration: Exploration,
     seen: HashSet<u64>,
+    /// From these moments a caller has ended everything already.
+    ended: HashSet<u64>,
     report: Report,
 }
 
 impl Explorer {
     /// A search through that pod.
     pub fn new(exploration: Exploration) -> Self {
-        Self { exploration, seen: HashSet::new(), report: Report { states: 0, steps: 0, ends: 0 } }
+        Self {
+            exploration,
+            seen: HashSet::new(),
+            ended: HashSet::new(),
+            report: Report { states: 0, steps: 0, ends: 0 },
+        }
     }
 
     /// Visits every state.
@@ -45,7 +52,8 @@ impl Explorer {
         let first = State::new(&self.exploration)?;
         let mut open = vec![first];
         while let Some(state) = open.pop() {
-            if !self.seen.insert(state.fingerprint()) {
+            let fingerprints = state.fingerprints();
+            if !self.seen.insert(fingerprints.whole) {
                 continue;
             }
             self.report.states += 1;
@@ -56,15 +64,8 @@ impl Explorer {
             if choices.is_empty() {
                 self.report.ends += 1;
             }
-            for (end, name) in [(End::StopAndKill, "stops and kills all"), (End::KillPause, "kills pause")] {
-                // Without a plan pause is a container like any other (S1).
-                if end == End::KillPause && self.exploration.plan.is_none() {
-                    continue;
-                }
-                let mut ended = state.clone();
-                ended.note(format!("a caller {name}"));
-                let result = ended.end_everything(&self.exploration, end);
-                result.map_err(|error| ended.explain(&error))?;
+            if self.ended.insert(fingerprints.pod) {
+                self.end_from(&state)?;
             }
             for choice in choices {
                 self.report.steps += 1;
@@ -75,5 +76,28 @@ impl Explorer {
             }
         }
         Ok(self.report)
+    }
+
+    /// Liveness: a caller that ends everything succeeds. It waits until no operation runs, so that many states become one
+    /// moment, which is tried once.
+    fn end_from(&mut self, state: &State) -> Result<(), String> {
+        let mut settled = state.clone();
+        if settled.runs_operations() {
+            settled.finish_operations().map_err(|error| settled.explain(&error))?;
+            if !self.ended.insert(settled.fingerprints().pod) {
+                return Ok(());
+            }
+        }
+        for (end, name) in [(End::StopAndKill, "stops and kills all"), (End::KillPause, "kills pause")] {
+            // Without a plan pause is a container like any other (S1).
+            if end == End::KillPause && self.exploration.plan.is_none() {
+                continue;
+            }
+            let mut ended = settled.clone();
+            ended.note(format!("a caller {name}"));
+            let result = ended.end_everything(&self.exploration, end);
+            result.map_err(|error| ended.explain(&error))?;
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use pod_lifecycle::{
 use pod_spec::Signal;
 
 use super::exploration::{Exploration, Limits, spec_of};
-use crate::canonical::canonical;
+use crate::canonical::Canonical;
 use crate::command::show_target;
 use crate::invariants::Invariants;
 use crate::operation_kind::OperationKind;
@@ -25,6 +26,8 @@ use crate::trace::show_request;
 const PAUSE: &str = "pause";
 /// A caller that ends everything needs fewer steps than this.
 const MAX_STEPS: usize = 2_000;
+/// More bytes than most states have.
+const LONG_TEXT: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -61,6 +64,13 @@ struct Process {
 enum InitProgram {
     RuntimeInit,
     Program,
+}
+
+/// States with the same fingerprint behave the same.
+pub(super) struct Fingerprints {
+    /// Of the pod and its processes: without what the walk's callers have yet to do, and what may yet go wrong.
+    pub(super) pod: u64,
+    pub(super) whole: u64,
 }
 
 #[derive(Debug)]
@@ -144,11 +154,21 @@ impl State {
         Ok(state)
     }
 
-    pub(super) fn fingerprint(&self) -> u64 {
-        let text = format!("{:?} {:?} {:?}", self.pod, self.world, self.callers);
-        let mut hasher = DefaultHasher::new();
-        canonical(&text, self.now).hash(&mut hasher);
-        hasher.finish()
+    pub(super) fn fingerprints(&self) -> Fingerprints {
+        let Untimed { processes, operations, endings, failures, ran } = &self.world;
+        let mut pod = String::with_capacity(LONG_TEXT);
+        // invariant: writing to a string does not fail.
+        let _ = write!(pod, "{:?} {processes:?} {operations:?} {ran:?}", self.pod);
+        let walk = format!("{endings:?} {failures} {:?}", self.callers);
+        let (mut canonical, mut hasher) = (Canonical::at(self.now), DefaultHasher::new());
+        canonical.text(&pod).hash(&mut hasher);
+        let of_pod = hasher.finish();
+        canonical.text(&walk).hash(&mut hasher);
+        Fingerprints { pod: of_pod, whole: hasher.finish() }
+    }
+
+    pub(super) fn runs_operations(&self) -> bool {
+        !self.world.operations.is_empty()
     }
 
     pub(super) fn note(&mut self, what: String) {
@@ -353,7 +373,8 @@ impl State {
         }
     }
 
-    fn finish_operations(&mut self) -> Result<(), String> {
+    /// Lets all operations that run succeed, and those that they lead to.
+    pub(super) fn finish_operations(&mut self) -> Result<(), String> {
         for _ in 0..MAX_STEPS {
             if self.world.operations.is_empty() {
                 return Ok(());
@@ -378,9 +399,8 @@ impl State {
         self.complete(op, &container, &operation, success, &obeying)
     }
 
-    /// Liveness: a caller can always end the pod.
+    /// A caller ends the pod, in which no operation runs.
     pub(super) fn end_everything(&mut self, exploration: &Exploration, end: End) -> Result<(), String> {
-        self.finish_operations()?;
         let signals: &[Signal] = match end {
             End::StopAndKill => &[Signal::TERM, Signal::KILL, Signal::KILL],
             End::KillPause => &[Signal::KILL],
