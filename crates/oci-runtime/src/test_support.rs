@@ -6,6 +6,7 @@ use std::{
     io::Read,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    pin::{Pin, pin},
     rc::Rc,
     time::Duration,
 };
@@ -35,8 +36,15 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
 
 /// The same for a test that moves the clock itself.
 pub(crate) fn run_for_any_time<T>(test: impl Future<Output = T>) -> T {
+    let mut result = None;
+    run_to_end(pin!(async { result = Some(test.await) }));
+    result.unwrap()
+}
+
+/// Without the type of the test: what it needs of tokio would be compiled once for each of them, half a minute in all.
+fn run_to_end(test: Pin<&mut dyn Future<Output = ()>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test)
+    tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
 /// Fails instead of waiting without end.

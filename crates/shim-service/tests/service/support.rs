@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +48,13 @@ pub fn with_pod(test: impl AsyncFnOnce(Pod)) {
 pub fn with_pod_of(id: &str, test: impl AsyncFnOnce(Pod)) {
     // Dropped last, and also when the test fails.
     let _children = Children;
+    run_to_end(pin!(async { test(Pod::serve(id).await).await }));
+}
+
+/// Without the type of the test: what it needs of tokio would be compiled once for each of them.
+fn run_to_end(test: Pin<&mut dyn Future<Output = ()>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async { test(Pod::serve(id).await).await });
+    LocalSet::new().block_on(&runtime, test);
 }
 
 /// The processes of the containers: the server makes the test the subreaper of them all.
