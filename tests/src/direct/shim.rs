@@ -2,6 +2,8 @@
 //! interpret requests, and may never correct an answer.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -78,6 +80,17 @@ impl Binary {
             events: directory.join("events.sock"),
             daemon: directory.join("containerd.sock"),
         })
+    }
+
+    /// Behind a script of that name, in which SHIM stands for the shim's path.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn behind(self, name: &str, script: &str) -> Result<Self> {
+        let path = self.events.with_file_name(name);
+        std::fs::write(&path, script.replace("SHIM", &self.path.to_string_lossy()))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        Ok(Self { path, ..self })
     }
 
     /// containerd's `$PATH`, which the shim gets too.

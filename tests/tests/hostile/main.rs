@@ -2,6 +2,7 @@
 //! with its effect. `hack/stress --hostile` runs all of them at once.
 
 mod all_at_once;
+mod direct_sandbox;
 mod files;
 mod messages;
 mod neighbours;

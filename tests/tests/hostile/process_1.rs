@@ -2,12 +2,19 @@
 //! podshim's own program.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
+use containerd_shim_protos::shim::oci::Options;
+use e2e::direct::bundle::Bundle;
 use e2e::durations::{AMPLE, SOON};
 use e2e::pod::PidNamespace;
 use e2e::task::Task;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
+use serde_json::json;
+
+use crate::direct_sandbox::DirectSandbox;
 
 async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result<RunningPod<'node>> {
     node.write_node_file("sandbox = \"own\"").await?;
@@ -101,6 +108,85 @@ async fn it_has_the_profile_that_its_caller_gives_it() -> Result<()> {
         ensure!(profile == "podshim-e2e (enforce)\n", "{profile:?}");
     }
     task.remove().await
+}
+
+/// `vm.memfd_noexec` 2 forbids the execution of all files in memory (Linux 6.3): podshim's program then runs from a file system of its
+/// own. The setting is a pid namespace's, so that this shim has one. Older kernels do not have it.
+#[tokio::test]
+async fn a_node_that_forbids_files_in_memory_has_sandboxes_of_its_own() -> Result<()> {
+    if !std::fs::exists("/proc/sys/vm/memfd_noexec")? {
+        println!("this kernel has no vm.memfd_noexec");
+        return Ok(());
+    }
+    let node = Containerd::start().await?;
+    // A pid namespace lives as long as its first process.
+    let script = "#!/bin/sh
+unshare --pid --fork --mount-proc sh -c 'echo 2 >/proc/sys/vm/memfd_noexec && \"$@\" >answer.new && mv answer.new answer
+    while test -e \"$0\"; do sleep 0.1; done' \"$PWD\" SHIM \"$@\" >/dev/null 2>&1 </dev/null &
+until test -e answer; do sleep 0.1; done
+cat answer
+";
+    let sandbox = DirectSandbox::of(&node, |shim| shim.behind("noexec", script)).await?;
+    sandbox.create(Ok).await?;
+    let process = sandbox.process()?;
+    let program = std::fs::read_link(process.join("exe"))?;
+    ensure!(program == Path::new("/pause"), "{}", program.display());
+    sandbox.remove().await
+}
+
+/// The names of its uts namespace, and a session keyring of its own unless the options say `NoNewKeyring`, as with the OCI runtime.
+#[tokio::test]
+async fn it_has_the_names_and_the_keyring_of_its_spec() -> Result<()> {
+    let node = Containerd::start().await?;
+    for no_new_keyring in [false, true] {
+        let sandbox = DirectSandbox::of(&node, Ok).await?;
+        let options = Options { no_new_keyring, ..Options::default() };
+        let named = |bundle: Bundle| bundle.spec(|spec| spec["domainname"] = json!("shop.example"));
+        sandbox.create(|bundle| named(bundle).options(&options)).await?;
+        let process = sandbox.process()?;
+        let program = std::fs::read_link(process.join("exe"))?;
+        ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+        let files = ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname"];
+        let uts = format!("--uts={}", process.join("ns/uts").display());
+        let names = Command::new("nsenter").arg(uts).arg("cat").args(files).output()?;
+        ensure!(names.stdout == b"parity\nshop.example\n", "{names:?}");
+        let keyrings = std::fs::read_to_string("/proc/keys")?;
+        let has_own = keyrings.contains(&format!("_ses.{}:", sandbox.id()));
+        ensure!(has_own != no_new_keyring, "{keyrings}");
+        sandbox.remove().await?;
+    }
+    Ok(())
+}
+
+/// The labels of its spec are those of its process, of its program and of its root. On a machine without SELinux the OCI runtime
+/// refuses them. `hack/vm-selinux` runs this where a container's process can begin with a container's file alone.
+#[tokio::test]
+async fn it_has_the_labels_that_its_caller_gives_it() -> Result<()> {
+    let node = Containerd::start().await?;
+    let (label, files) =
+        ("system_u:system_r:container_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2");
+    let sandbox = DirectSandbox::of(&node, Ok).await?;
+    let created = sandbox.create(|bundle| {
+        Ok(bundle.spec(|spec| {
+            spec["process"]["selinuxLabel"] = json!(label);
+            spec["linux"]["mountLabel"] = json!(files);
+        }))
+    });
+    let created = created.await;
+    if !std::fs::exists("/sys/fs/selinux/enforce")? {
+        let refused = created.unwrap_err().to_string();
+        ensure!(refused.to_lowercase().contains("selinux"), "{refused}");
+        return sandbox.remove().await;
+    }
+    created?;
+    let process = sandbox.process()?;
+    let program = std::fs::read_link(process.join("exe"))?;
+    ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+    let own = std::fs::read_to_string(process.join("attr/current"))?;
+    ensure!(own.trim_matches(['\0', '\n']) == label, "{own:?}");
+    let mounts = std::fs::read_to_string(process.join("mounts"))?;
+    ensure!(mounts.lines().count() == 1 && mounts.contains(&format!("context=\"{files}\"")), "{mounts}");
+    sandbox.remove().await
 }
 
 /// docs/sandbox.md: a spec with anything that podshim does not do itself is the OCI runtime's, and one line of the log says why.

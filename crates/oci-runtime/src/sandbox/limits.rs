@@ -8,6 +8,9 @@ use super::field::is_empty;
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
 
+/// In microseconds: what a quota is of, where no other is given.
+const USUAL_PERIOD: u64 = 100_000;
+
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -86,7 +89,7 @@ impl Limits {
         let setting = |controller, file, text| Setting { controller, file, text };
         let time = (self.quota.is_some() || self.period.is_some()).then(|| {
             let quota = self.quota.map_or_else(|| "max".to_owned(), or_max);
-            format!("{quota} {}", self.period.unwrap_or(100_000))
+            format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
         });
         [
             self.shares.map(|shares| setting("cpu", "cpu.weight", weight(shares).to_string())),
@@ -101,6 +104,11 @@ impl Limits {
 }
 
 impl Limits {
+    /// Another period than the kernel's and systemd's.
+    pub(super) fn has_unusual_period(&self) -> bool {
+        self.period.is_some_and(|period| period != USUAL_PERIOD)
+    }
+
     /// The same limits as properties of a scope.
     pub(super) fn properties(&self, version: CgroupVersion) -> Vec<Property> {
         let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
@@ -126,7 +134,7 @@ impl Limits {
 
     /// In microseconds; systemd takes whole hundredths.
     fn quota_a_second(&self, quota: i64) -> u64 {
-        let period = self.period.filter(|period| *period > 0).unwrap_or(100_000);
+        let period = self.period.filter(|period| *period > 0).unwrap_or(USUAL_PERIOD);
         match u64::try_from(quota) {
             Ok(quota) if quota > 0 => (quota.saturating_mul(1_000_000) / period).next_multiple_of(10_000),
             _ => u64::MAX,

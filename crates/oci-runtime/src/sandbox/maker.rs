@@ -90,8 +90,8 @@ impl Recipe {
         entry: &Entry<'_>,
         keyring: SessionKeyring,
     ) -> Result<Self, MakeError> {
-        let program =
-            program::open().map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
+        let program = program::open(&request.mount_label)
+            .map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
         let mut steps = entry_steps(entry, request);
         let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
         let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
@@ -119,11 +119,16 @@ impl Recipe {
         if let (Some(score), Entry::Groups(_)) = (request.oom_score_adj, entry) {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
         }
+        if !request.label.is_empty() {
+            // Both are over with the exec.
+            let (keys, exec) = (attribute("selinux", "keycreate"), attribute("selinux", "exec"));
+            steps.extend([write(&keys, &request.label)?, write(&exec, &request.label)?]);
+        }
         if keyring == SessionKeyring::New {
             steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
         }
         if !request.profile.is_empty() {
-            steps.push(write(profile_file(), &format!("exec {}", request.profile))?);
+            steps.push(write(&attribute("apparmor", "exec"), &format!("exec {}", request.profile))?);
         }
         let mut limits: Vec<_> = match entry {
             Entry::Groups(_) => request
@@ -145,7 +150,8 @@ impl Recipe {
         let streams = if joins_user || request.id_maps.is_some() { Streams::OfNode } else { Streams::Own };
         // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
         let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
-        steps.extend([Step::PrivateMounts, Step::EmptyRoot(root, streams), Step::OwnSession]);
+        let empty_root = Step::EmptyRoot(root, root_options(&request.mount_label)?, streams);
+        steps.extend([Step::PrivateMounts, empty_root, Step::OwnSession]);
         steps.append(&mut limits);
         steps.push(Step::CloseFiles(program.as_raw_fd()));
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
@@ -237,10 +243,16 @@ pub(super) fn is_the_nodes_network(file: &File) -> io::Result<bool> {
     Ok((one.dev(), one.ino()) == (own.dev(), own.ino()))
 }
 
-/// Where the profile for the next exec is written. The old place is the first security module's, which may be another.
-fn profile_file() -> &'static str {
-    let own = "/proc/self/attr/apparmor/exec";
-    if Path::new(own).exists() { own } else { "/proc/self/attr/exec" }
+/// Where a security module takes what is to hold after the next exec. The old place is the first module's, which may be another.
+fn attribute(module: &str, name: &str) -> String {
+    let own = format!("/proc/self/attr/{module}/{name}");
+    if Path::new(&own).exists() { own } else { format!("/proc/self/attr/{name}") }
+}
+
+/// The empty root has a second inode, for its streams.
+fn root_options(label: &str) -> Result<CString, MakeError> {
+    let context = if label.is_empty() { String::new() } else { format!(",context=\"{label}\"") };
+    text(OsStr::new(&format!("size=4k,nr_inodes=2,mode=555{context}")))
 }
 
 fn write(path: &str, value: &str) -> Result<Step, MakeError> {

@@ -1,56 +1,146 @@
 //! The sandbox's program as a file that can be executed and never changed.
 
 use std::{
-    fs::{File, Permissions},
+    ffi::{CStr, c_int, c_long},
+    fs::{self, File, Permissions},
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
+    ptr::null,
 };
 
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, SealFlag, fcntl, openat};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
 
 /// What `build.rs` built from `pause/pause.rs`.
 const PAUSE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 
-/// Whether the node lets files in memory be executed: `vm.memfd_noexec` 2 forbids all (Linux 6.3 and later).
-pub(super) fn may_be_executed() -> bool {
-    may_be_executed_with(&std::fs::read_to_string("/proc/sys/vm/memfd_noexec").unwrap_or_default())
-}
+/// Its file may be executed by all users, and read by none: whom the kernel does not let read its program, it makes not
+/// dumpable from the exec on, so that there is no moment in which another process of the same user may look into it.
+const MODE: u32 = 0o111;
 
-fn may_be_executed_with(memfd_noexec: &str) -> bool {
-    memfd_noexec.trim() != "2"
-}
-
-/// The program in memory, sealed.
-///
-/// Without permission to read: whom the kernel does not let read its program, it makes not dumpable from the exec on, so
-/// that there is no moment in which another process of the same user may look into it.
+/// The program, with the label that SELinux lets the sandbox execute, if any.
 ///
 /// # Errors
-/// The kernel has no memory files, or no memory.
-pub(super) fn open() -> io::Result<File> {
-    // From Linux 6.3 on a memory file that says nothing may be refused to be executed.
+/// The kernel has neither files nor file systems in memory, or no memory; or SELinux does not let podshim label it.
+pub(super) fn open(label: &str) -> io::Result<File> {
+    // 2 forbids the execution of all such files (Linux 6.3 and later).
+    let memfd_noexec = fs::read_to_string("/proc/sys/vm/memfd_noexec").unwrap_or_default();
+    if memfd_noexec.trim() == "2" { in_a_file_system(label) } else { in_a_file(label) }
+}
+
+/// In a file in memory, sealed.
+fn in_a_file(label: &str) -> io::Result<File> {
+    // At 1 a file is executable only if it asks for it.
     let executable = MFdFlags::from_bits_retain(libc::MFD_EXEC);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = memfd_create(c"pause", flags | executable).or_else(|_| memfd_create(c"pause", flags))?;
     let mut file = File::from(file);
-    file.write_all(PAUSE)?;
-    file.set_permissions(Permissions::from_mode(0o111))?;
+    write(&mut file, label)?;
     let seals =
         SealFlag::F_SEAL_SEAL | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE;
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(file)
 }
 
+/// In a file system in memory of its own, which is mounted nowhere and read-only. Not on the node's disk: what podshim may write
+/// to below /run is often not executable.
+fn in_a_file_system(label: &str) -> io::Result<File> {
+    let mount = new_mount(c"tmpfs", &[(c"size", c"4k"), (c"nr_inodes", c"2"), (c"mode", c"555")])?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    let mut written = File::from(openat(&mount, c"pause", flags, Mode::empty())?);
+    write(&mut written, label)?;
+    // What is open for writing cannot be executed.
+    drop(written);
+    make_read_only(&mount)?;
+    Ok(openat(&mount, c"pause", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+}
+
+fn write(file: &mut File, label: &str) -> io::Result<()> {
+    file.write_all(PAUSE)?;
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    if label.is_empty() {
+        return Ok(());
+    }
+    let (name, label) = (c"security.selinux", label.as_bytes());
+    // SAFETY: the kernel reads the name and the label.
+    let result =
+        unsafe { libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), label.as_ptr().cast(), label.len(), 0) };
+    Ok(Errno::result(result).map(drop)?)
+}
+
+/// Makes a file system, and a mount of it that is in no mount namespace and ends with its last file.
+fn new_mount(kind: &CStr, options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads the text.
+    let context = made(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), libc::FSOPEN_CLOEXEC) })?;
+    for (key, value) in options {
+        configure(&context, libc::FSCONFIG_SET_STRING, Some((key, value)))?;
+    }
+    configure(&context, libc::FSCONFIG_CMD_CREATE, None)?;
+    let (flags, attributes) = (libc::FSMOUNT_CLOEXEC, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
+    // SAFETY: only numbers.
+    made(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), flags, attributes) })
+}
+
+fn configure(context: &OwnedFd, command: u32, option: Option<(&CStr, &CStr)>) -> io::Result<()> {
+    let (key, value) = option.map_or((null(), null()), |(key, value)| (key.as_ptr(), value.as_ptr()));
+    // SAFETY: the kernel reads the texts.
+    let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
+    Ok(Errno::result(result).map(drop)?)
+}
+
+fn make_read_only(mount: &OwnedFd) -> io::Result<()> {
+    let attributes =
+        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the kernel reads the empty path and the attributes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            AtFlags::AT_EMPTY_PATH.bits(),
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    Ok(Errno::result(result).map(drop)?)
+}
+
+/// A descriptor that the kernel has just made.
+fn made(result: c_long) -> io::Result<OwnedFd> {
+    let number = Errno::result(result)?;
+    let number = c_int::try_from(number).map_err(|_| io::Error::from(Errno::EBADF))?;
+    // SAFETY: it is this call's alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
     use super::*;
 
-    /// At 1 a file that asks for it is executable, and this one does.
+    /// Either file is executed, cannot be changed, and makes a process into which its own user may not look.
     #[test]
-    fn only_a_node_that_forbids_all_files_in_memory_needs_the_oci_runtime() {
-        for (text, expected) in [("", true), ("0\n", true), ("1\n", true), ("2\n", false)] {
-            assert_eq!(may_be_executed_with(text), expected, "{text:?}");
+    fn the_program_can_be_executed_and_not_changed() {
+        for open in [in_a_file, in_a_file_system] {
+            let file = open("").unwrap();
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            assert!(
+                File::options().write(true).open(&path).and_then(|mut file| file.write_all(b"x")).is_err()
+            );
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, MODE);
+            let mut child = Command::new(path).spawn().unwrap();
+            kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         }
     }
 }

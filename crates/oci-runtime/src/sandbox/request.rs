@@ -17,7 +17,6 @@ use super::field::{NotUnderstood, at, is_empty, list, not_done, only, text};
 use super::id_map::{IdMaps, id_maps};
 use super::limits::{self, Limits};
 use super::place::Place;
-use super::program;
 use crate::bundle::Bundle;
 use crate::runtime::settings::CgroupDriver;
 use crate::systemd::{Manager, Property};
@@ -101,6 +100,9 @@ pub struct SandboxRequest {
     pub(super) maps_of_joined: Option<IdMaps>,
     /// Of AppArmor, which the kernel has then.
     pub(super) profile: String,
+    /// Of SELinux, which the kernel has then: the process's, and that of its files.
+    pub(super) label: String,
+    pub(super) mount_label: String,
     pub(super) place: Place,
     /// Of its scope, as the spec's annotations say.
     pub(super) properties: Vec<Property>,
@@ -113,9 +115,6 @@ impl SandboxRequest {
     /// # Errors
     /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
     pub(crate) fn of_bundle(bundle: &Bundle, driver: CgroupDriver) -> Result<Self, NotUnderstood> {
-        if !program::may_be_executed() {
-            return Err(NotUnderstood::because("vm.memfd_noexec is 2"));
-        }
         let request = Self::of_spec(&read(bundle)?, &Node { driver, ..Node::of_machine() })?;
         request.compare_maps()?;
         Ok(request)
@@ -145,6 +144,7 @@ impl SandboxRequest {
                 "noNewPrivileges",
                 "oomScoreAdj",
                 "rlimits",
+                "selinuxLabel",
                 "terminal",
                 "user",
             ],
@@ -170,6 +170,7 @@ impl SandboxRequest {
                 "devices",
                 "gidMappings",
                 "maskedPaths",
+                "mountLabel",
                 "namespaces",
                 "readonlyPaths",
                 "resources",
@@ -192,10 +193,24 @@ impl SandboxRequest {
         if matches!(place, Place::Scope(_)) && !node.has_systemd {
             return Err(NotUnderstood::because("a scope without systemd"));
         }
+        let limits =
+            limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
+        // systemd before 242 cannot be told, and writes its own.
+        if matches!(place, Place::Scope(_)) && limits.has_unusual_period() {
+            return Err(not_done("linux.resources.cpu.period of a scope"));
+        }
         let profile = text(process, "apparmorProfile")?;
         // It says better what is missing.
         if !profile.is_empty() && !node.has_apparmor {
             return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
+        }
+        let (label, mount_label) = (text(process, "selinuxLabel")?, text(linux, "mountLabel")?);
+        if !(label.is_empty() && mount_label.is_empty()) && !node.has_selinux {
+            return Err(NotUnderstood::because("labels of SELinux on a node without it"));
+        }
+        // It stands in quotation marks among the options of a mount.
+        if mount_label.contains('"') {
+            return Err(not_done("linux.mountLabel with a quotation mark"));
         }
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
         let mut id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
@@ -235,10 +250,11 @@ impl SandboxRequest {
             id_maps,
             maps_of_joined,
             profile: profile.to_owned(),
+            label: label.to_owned(),
+            mount_label: mount_label.to_owned(),
             place,
             properties: properties(at(spec, "annotations"))?,
-            limits: limits::understood(at(linux, "resources"))
-                .map_err(|reason| NotUnderstood::because(&reason))?,
+            limits,
             new,
             joined,
         })
@@ -327,6 +343,7 @@ struct Node {
     driver: CgroupDriver,
     has_systemd: bool,
     has_apparmor: bool,
+    has_selinux: bool,
     has_seccomp: bool,
 }
 
@@ -337,6 +354,7 @@ impl Node {
             driver: CgroupDriver::default(),
             has_systemd: Manager::is_there(),
             has_apparmor: apparmor.is_ok_and(|enabled| enabled.trim() == "Y"),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             has_seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         }
     }

@@ -34,7 +34,8 @@ pub(super) enum Step {
     Domainname(CString),
     SessionKeyring(CString),
     PrivateMounts,
-    EmptyRoot(CString, Streams),
+    /// Where, with which options, with which streams.
+    EmptyRoot(CString, CString, Streams),
     OwnSession,
     Rlimit(u32, u64, u64),
     CloseFiles(RawFd),
@@ -67,7 +68,7 @@ impl Step {
             Self::Domainname(name) => format!("set the domain name {name:?}"),
             Self::SessionKeyring(_) => "make a session keyring".to_owned(),
             Self::PrivateMounts => "make the mounts private".to_owned(),
-            Self::EmptyRoot(path, _) => format!("make an empty root at {}", path.to_string_lossy()),
+            Self::EmptyRoot(path, ..) => format!("make an empty root at {}", path.to_string_lossy()),
             Self::OwnSession => "make a session".to_owned(),
             Self::Rlimit(number, ..) => format!("set the limit of resource {number}"),
             Self::CloseFiles(_) => "close files".to_owned(),
@@ -147,15 +148,13 @@ pub(super) unsafe fn act(
                 let flags = libc::MS_REC | libc::MS_PRIVATE;
                 checked(syscall(libc::SYS_mount, none, c"/".as_ptr(), none, flags, none))
             }
-            Step::EmptyRoot(path, streams) => {
+            Step::EmptyRoot(path, options, streams) => {
                 if let Streams::OfNode = streams {
                     streams_of(c"/dev/null", libc::O_RDWR)?;
                 }
                 let flags = libc::MS_NOSUID | libc::MS_NOEXEC;
-                // A second inode for `own_streams`.
-                let options = c"size=4k,nr_inodes=2,mode=555".as_ptr();
                 let tmpfs = c"tmpfs".as_ptr();
-                checked(syscall(libc::SYS_mount, tmpfs, path.as_ptr(), tmpfs, flags, options))?;
+                checked(syscall(libc::SYS_mount, tmpfs, path.as_ptr(), tmpfs, flags, options.as_ptr()))?;
                 checked(syscall(libc::SYS_chdir, path.as_ptr()))?;
                 if let Streams::Own = streams {
                     own_streams()?;

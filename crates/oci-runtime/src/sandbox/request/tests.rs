@@ -8,8 +8,13 @@ fn of_spec(spec: &Value) -> Result<SandboxRequest, NotUnderstood> {
     SandboxRequest::of_spec(spec, &NODE)
 }
 
-const NODE: Node =
-    Node { driver: CgroupDriver::Cgroupfs, has_systemd: true, has_apparmor: true, has_seccomp: true };
+const NODE: Node = Node {
+    driver: CgroupDriver::Cgroupfs,
+    has_systemd: true,
+    has_apparmor: true,
+    has_selinux: true,
+    has_seccomp: true,
+};
 
 /// As CRI of containerd 1.6 writes it, but for the long lists.
 fn cri() -> Value {
@@ -68,7 +73,6 @@ fn what_is_not_known_is_named() {
         ("/process/user/umask", json!(18), "process.user.umask"),
         // It is a mask, and not none.
         ("/process/user/umask", json!(0), "process.user.umask"),
-        ("/process/selinuxLabel", json!("a:b:c:d"), "process.selinuxLabel"),
         ("/process/scheduler", json!({"policy": "SCHED_FIFO"}), "process.scheduler"),
         ("/process/rlimits/0/type", json!("RLIMIT_NEW"), "process.rlimits RLIMIT_NEW"),
         (
@@ -78,7 +82,6 @@ fn what_is_not_known_is_named() {
         ),
         ("/linux/timeOffsets", json!({"boottime": {"secs": 1}}), "linux.timeOffsets"),
         ("/linux/netDevices", json!({"eth0": {}}), "linux.netDevices"),
-        ("/linux/mountLabel", json!("a:b"), "linux.mountLabel"),
         ("/linux/seccomp/listenerPath", json!("/run/agent"), "linux.seccomp.listenerPath"),
         ("/linux/namespaces/0/type", json!("user"), "a user namespace without both of its mappings"),
         ("/linux/namespaces/0/type", json!("time"), "a \"time\" namespace"),
@@ -104,7 +107,7 @@ fn what_is_not_known_is_named() {
 }
 
 #[test]
-fn a_scope_needs_systemd_a_profile_apparmor_and_each_sandbox_seccomp() {
+fn what_a_spec_needs_of_the_node() {
     let mut spec = cri();
     let without = SandboxRequest::of_spec(&spec, &Node { has_seccomp: false, ..NODE });
     assert_eq!(without.unwrap_err().to_string(), "a kernel without seccomp filters");
@@ -113,6 +116,18 @@ fn a_scope_needs_systemd_a_profile_apparmor_and_each_sandbox_seccomp() {
     let without = SandboxRequest::of_spec(&spec, &Node { has_apparmor: false, ..NODE });
     assert_eq!(without.unwrap_err().to_string(), "process.apparmorProfile on a node without AppArmor");
 
+    for field in [("process", "selinuxLabel"), ("linux", "mountLabel")] {
+        let mut spec = cri();
+        let (part, key) = field;
+        spec[part][key] = json!("system_u:object_r:container_file_t:s0:c1,c2");
+        assert!(of_spec(&spec).is_ok(), "{field:?}");
+        let without = SandboxRequest::of_spec(&spec, &Node { has_selinux: false, ..NODE });
+        assert_eq!(without.unwrap_err().to_string(), "labels of SELinux on a node without it", "{field:?}");
+    }
+    let mut spec = cri();
+    spec["linux"]["mountLabel"] = json!("\"");
+    assert!(of_spec(&spec).is_err());
+
     let mut spec = cri();
     spec["linux"]["cgroupsPath"] = json!("kubepods-pod1.slice:cri-containerd:x");
     assert!(of_spec(&spec).is_err());
@@ -120,6 +135,11 @@ fn a_scope_needs_systemd_a_profile_apparmor_and_each_sandbox_seccomp() {
     let request = SandboxRequest::of_spec(&spec, &systemd).unwrap();
     assert_eq!(request.place.path(), "/kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope");
     assert!(request.needs_help());
+    spec["linux"]["resources"]["cpu"] = json!({"quota": 50_000, "period": 100_000});
+    assert!(SandboxRequest::of_spec(&spec, &systemd).is_ok());
+    spec["linux"]["resources"]["cpu"]["period"] = json!(50_000);
+    let unusual = SandboxRequest::of_spec(&spec, &systemd).unwrap_err().to_string();
+    assert_eq!(unusual, "linux.resources.cpu.period of a scope is not done by podshim itself");
     let without = SandboxRequest::of_spec(&spec, &Node { has_systemd: false, ..systemd });
     assert_eq!(without.unwrap_err().to_string(), "a scope without systemd");
 }
