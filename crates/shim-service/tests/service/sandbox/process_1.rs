@@ -119,6 +119,22 @@ fn a_pod_whose_process_1_dies_has_ended() {
     });
 }
 
+/// Also if it dies before its caller has started it: it is given up as any other, and its caller finds out.
+#[test]
+fn trap_32_a_sandbox_whose_process_1_dies_before_its_start_ends() {
+    with_pod(async |pod| {
+        let group = PodGroup::make();
+        let api = Api::of(&pod).await;
+        api.create("pod", shared(&group)).await.unwrap();
+        kill(process_1(&api).await, Signal::SIGKILL).unwrap();
+        pass(Duration::from_secs(301)).await;
+        until_gone(&api).await;
+        pass(Duration::from_secs(121)).await;
+        ends(pod).await;
+        assert!(!api.place.exists());
+    });
+}
+
 /// Those of the pod's group, with all that is below it.
 #[test]
 fn the_metrics_of_a_sandbox_are_those_of_its_pod() {
