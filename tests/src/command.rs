@@ -44,6 +44,17 @@ pub async fn hack<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item
     run(&script(name), arguments).await?.success(name)
 }
 
+/// Runs a program of the machine and returns its stdout.
+///
+/// # Errors
+/// If it exits with anything but 0; the error holds its output.
+pub async fn output<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<String> {
+    run(Path::new(program), arguments).await?.success(program)
+}
+
 /// Runs a program to its end. It is killed when the future is dropped, so that a deadline around it holds.
 pub(crate) async fn run<S: AsRef<OsStr>>(
     program: &Path,

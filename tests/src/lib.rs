@@ -42,7 +42,7 @@ pub mod wait;
 pub use build::Build;
 pub use cluster::Cluster;
 pub use cluster::workload::{ClusterPod, RunningWorkload, Workload};
-pub use command::hack;
+pub use command::{hack, output};
 pub use cri::{Cri, ExecOutput};
 pub use ctr::Ctr;
 pub use events::{EventLog, TaskEvent};

@@ -3,7 +3,6 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
@@ -148,8 +147,8 @@ async fn it_has_the_names_and_the_keyring_of_its_spec() -> Result<()> {
         ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
         let files = ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname"];
         let uts = format!("--uts={}", process.join("ns/uts").display());
-        let names = Command::new("nsenter").arg(uts).arg("cat").args(files).output()?;
-        ensure!(names.stdout == b"parity\nshop.example\n", "{names:?}");
+        let names = e2e::output("nsenter", [&uts, "cat", files[0], files[1]]).await?;
+        ensure!(names == "parity\nshop.example\n", "{names:?}");
         let keyrings = std::fs::read_to_string("/proc/keys")?;
         let has_own = keyrings.contains(&format!("_ses.{}:", sandbox.id()));
         ensure!(has_own != no_new_keyring, "{keyrings}");

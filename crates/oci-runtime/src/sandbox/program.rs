@@ -130,6 +130,10 @@ mod tests {
 
     /// Either file is executed, cannot be changed, and makes a process into which its own user may not look.
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "there is no reaper here, and the test waits for its child"
+    )]
     fn the_program_can_be_executed_and_not_changed() {
         for open in [in_a_file, in_a_file_system] {
             let file = open("").unwrap();

@@ -195,7 +195,7 @@ impl SandboxRequest {
         }
         let limits =
             limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
-        // systemd before 242 cannot be told, and writes its own.
+        // systemd before 242 has no property for it, and writes its own period.
         if matches!(place, Place::Scope(_)) && limits.has_unusual_period() {
             return Err(not_done("linux.resources.cpu.period of a scope"));
         }
@@ -205,7 +205,8 @@ impl SandboxRequest {
             return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
         }
         let (label, mount_label) = (text(process, "selinuxLabel")?, text(linux, "mountLabel")?);
-        if !(label.is_empty() && mount_label.is_empty()) && !node.has_selinux {
+        let has_labels = !label.is_empty() || !mount_label.is_empty();
+        if has_labels && !node.has_selinux {
             return Err(NotUnderstood::because("labels of SELinux on a node without it"));
         }
         // It stands in quotation marks among the options of a mount.
