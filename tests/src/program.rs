@@ -13,6 +13,14 @@ pub const SHARED_DIRECTORY: &str = "/pod";
 /// The log all containers of a pod write their events to, below [`SHARED_DIRECTORY`].
 pub const LOG: &str = "timeline.log";
 
+/// What confines a container beside its capabilities, on a node with AppArmor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    #[default]
+    ProfileOfNode,
+    None,
+}
+
 /// Whether a container has a stdin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stdin {
@@ -34,6 +42,7 @@ pub struct Program {
     memory_limit: Option<i64>,
     oom_score: i64,
     capabilities: Vec<String>,
+    confinement: Confinement,
     mounts: Vec<(PathBuf, String)>,
     pid_namespace_of: Option<String>,
     stdin: Stdin,
@@ -62,6 +71,7 @@ impl Program {
             memory_limit: None,
             oom_score: 0,
             capabilities: Vec::new(),
+            confinement: Confinement::default(),
             mounts: Vec::new(),
             pid_namespace_of: None,
             stdin: Stdin::default(),
@@ -244,6 +254,13 @@ impl Program {
         self
     }
 
+    /// Takes AppArmor's profile from the container, as a debugger's.
+    #[must_use]
+    pub fn unconfined(mut self) -> Self {
+        self.confinement = Confinement::None;
+        self
+    }
+
     /// Mounts a file or directory of the node at `path` in the container.
     #[must_use]
     pub fn mount(mut self, node_path: &Path, path: &str) -> Self {
@@ -328,6 +345,10 @@ impl Program {
 
     pub(crate) fn own_oom_score(&self) -> i64 {
         self.oom_score
+    }
+
+    pub(crate) fn confinement(&self) -> Confinement {
+        self.confinement
     }
 
     pub(crate) fn added_capabilities(&self) -> &[String] {

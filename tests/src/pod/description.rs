@@ -8,11 +8,11 @@ use k8s_cri::v1::{
     Capability, ContainerConfig, ContainerMetadata, IdMapping, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-    UserNamespace,
+    SecurityProfile, UserNamespace, security_profile::ProfileType,
 };
 
 use crate::Program;
-use crate::program::{LOG, SHARED_DIRECTORY};
+use crate::program::{Confinement, LOG, SHARED_DIRECTORY};
 
 /// The namespace of all pods of the tests, as Kubernetes would have it.
 pub(super) const NAMESPACE: &str = "e2e";
@@ -217,6 +217,13 @@ impl Pod {
                         add_capabilities: program.added_capabilities().to_vec(),
                         ..Capability::default()
                     }),
+                    apparmor: match program.confinement() {
+                        Confinement::ProfileOfNode => None,
+                        Confinement::None => Some(SecurityProfile {
+                            profile_type: ProfileType::Unconfined.into(),
+                            ..SecurityProfile::default()
+                        }),
+                    },
                     ..LinuxContainerSecurityContext::default()
                 }),
             }),
