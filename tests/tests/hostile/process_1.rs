@@ -1,10 +1,10 @@
-//! What a container with CAP_SYS_PTRACE, which gets into process 1 of a shared pid namespace, finds there, where that is
-//! podshim's own program.
+//! What podshim's own process 1 has: what a container with CAP_SYS_PTRACE finds there in a shared pid namespace, and what its spec
+//! gives it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
 use e2e::direct::bundle::Bundle;
 use e2e::durations::{AMPLE, SOON};
@@ -14,6 +14,8 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use serde_json::json;
 
 use crate::direct_sandbox::DirectSandbox;
+
+const KEYCTL_GET_SECURITY: libc::c_long = 17;
 
 async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result<RunningPod<'node>> {
     node.write_node_file("sandbox = \"own\"").await?;
@@ -120,9 +122,14 @@ async fn a_node_that_forbids_files_in_memory_has_sandboxes_of_its_own() -> Resul
     let node = Containerd::start().await?;
     // A pid namespace lives as long as its first process.
     let script = "#!/bin/sh
-unshare --pid --fork --mount-proc sh -c 'echo 2 >/proc/sys/vm/memfd_noexec && \"$@\" >answer.new && mv answer.new answer
-    while test -e \"$0\"; do sleep 0.1; done' \"$PWD\" SHIM \"$@\" >/dev/null 2>&1 </dev/null &
-until test -e answer; do sleep 0.1; done
+unshare --pid --fork --mount-proc sh -c 'echo 2 >/proc/sys/vm/memfd_noexec && \"$@\" >answer.new
+    mv answer.new answer
+    while test -e \"$0\"; do sleep 0.1; done' \"$PWD\" SHIM \"$@\" >/dev/null 2>errors </dev/null &
+for try in $(seq 100); do
+    test -e answer && break
+    sleep 0.1
+done
+cat errors >&2
 cat answer
 ";
     let sandbox = DirectSandbox::of(&node, |shim| shim.behind("noexec", script)).await?;
@@ -183,9 +190,24 @@ async fn it_has_the_labels_that_its_caller_gives_it() -> Result<()> {
     ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
     let own = std::fs::read_to_string(process.join("attr/current"))?;
     ensure!(own.trim_matches(['\0', '\n']) == label, "{own:?}");
+    let keyring = label_of_keyring(&format!("_ses.{}:", sandbox.id()))?;
+    ensure!(keyring == label, "{keyring:?}");
     let mounts = std::fs::read_to_string(process.join("mounts"))?;
     ensure!(mounts.lines().count() == 1 && mounts.contains(&format!("context=\"{files}\"")), "{mounts}");
     sandbox.remove().await
+}
+
+fn label_of_keyring(name: &str) -> Result<String> {
+    let keys = std::fs::read_to_string("/proc/keys")?;
+    let key = keys.lines().find(|line| line.contains(name)).context("it has no keyring")?;
+    let serial = u32::from_str_radix(key.split_whitespace().next().unwrap_or_default(), 16)?;
+    let mut label = [0_u8; 256];
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let length = unsafe {
+        libc::syscall(libc::SYS_keyctl, KEYCTL_GET_SECURITY, serial, label.as_mut_ptr(), label.len())
+    };
+    let length = usize::try_from(length).context("the kernel does not say the keyring's label")?;
+    Ok(String::from_utf8_lossy(&label[..length]).trim_end_matches('\0').to_owned())
 }
 
 /// docs/sandbox.md: a spec with anything that podshim does not do itself is the OCI runtime's, and one line of the log says why.

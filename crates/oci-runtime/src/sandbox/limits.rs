@@ -8,7 +8,7 @@ use super::field::is_empty;
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
 
-/// In microseconds: what a quota is of, where no other is given.
+/// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
 
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
@@ -104,7 +104,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Another period than the kernel's and systemd's.
+    /// Whether its period is not the usual one.
     pub(super) fn has_unusual_period(&self) -> bool {
         self.period.is_some_and(|period| period != USUAL_PERIOD)
     }

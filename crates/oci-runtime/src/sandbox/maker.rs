@@ -119,12 +119,15 @@ impl Recipe {
         if let (Some(score), Entry::Groups(_)) = (request.oom_score_adj, entry) {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
         }
-        if !request.label.is_empty() {
-            // Both are over with the exec.
-            let (keys, exec) = (attribute("selinux", "keycreate"), attribute("selinux", "exec"));
-            steps.extend([write(&keys, &request.label)?, write(&exec, &request.label)?]);
+        let has_label = !request.label.is_empty();
+        if has_label {
+            steps.push(write(&attribute("selinux", "exec"), &request.label)?);
         }
         if keyring == SessionKeyring::New {
+            if has_label {
+                // Until the exec.
+                steps.push(write(&attribute("selinux", "keycreate"), &request.label)?);
+            }
             steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
         }
         if !request.profile.is_empty() {
@@ -249,7 +252,7 @@ fn attribute(module: &str, name: &str) -> String {
     if Path::new(&own).exists() { own } else { format!("/proc/self/attr/{name}") }
 }
 
-/// The empty root has a second inode, for its streams.
+/// The second inode is for its streams.
 fn root_options(label: &str) -> Result<CString, MakeError> {
     let context = if label.is_empty() { String::new() } else { format!(",context=\"{label}\"") };
     text(OsStr::new(&format!("size=4k,nr_inodes=2,mode=555{context}")))

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CStr, c_int, c_long},
-    fs::{self, File, Permissions},
+    fs::{File, Permissions},
     io::{self, Write},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
@@ -19,8 +19,8 @@ use nix::sys::stat::Mode;
 /// What `build.rs` built from `pause/pause.rs`.
 const PAUSE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 
-/// Its file may be executed by all users, and read by none: whom the kernel does not let read its program, it makes not
-/// dumpable from the exec on, so that there is no moment in which another process of the same user may look into it.
+/// All users may execute its file, and none may read it: a process that may not read its own program is not dumpable from the
+/// exec on, so that there is no moment in which another process of the same user may look into it.
 const MODE: u32 = 0o111;
 
 /// The program, with the label that SELinux lets the sandbox execute, if any.
@@ -28,9 +28,11 @@ const MODE: u32 = 0o111;
 /// # Errors
 /// The kernel has neither files nor file systems in memory, or no memory; or SELinux does not let podshim label it.
 pub(super) fn open(label: &str) -> io::Result<File> {
-    // 2 forbids the execution of all such files (Linux 6.3 and later).
-    let memfd_noexec = fs::read_to_string("/proc/sys/vm/memfd_noexec").unwrap_or_default();
-    if memfd_noexec.trim() == "2" { in_a_file_system(label) } else { in_a_file(label) }
+    match in_a_file(label) {
+        // `vm.memfd_noexec` 2 forbids the execution of all such files (Linux 6.3 and later).
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => in_a_file_system(label),
+        result => result,
+    }
 }
 
 /// In a file in memory, sealed.
@@ -38,7 +40,11 @@ fn in_a_file(label: &str) -> io::Result<File> {
     // At 1 a file is executable only if it asks for it.
     let executable = MFdFlags::from_bits_retain(libc::MFD_EXEC);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let file = memfd_create(c"pause", flags | executable).or_else(|_| memfd_create(c"pause", flags))?;
+    let file = match memfd_create(c"pause", flags | executable) {
+        // Linux before 6.3.
+        Err(Errno::EINVAL) => memfd_create(c"pause", flags)?,
+        result => result?,
+    };
     let mut file = File::from(file);
     write(&mut file, label)?;
     let seals =
@@ -128,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Either file is executed, cannot be changed, and makes a process into which its own user may not look.
+    /// Either file is executed, and cannot be changed.
     #[test]
     #[expect(
         clippy::disallowed_methods,

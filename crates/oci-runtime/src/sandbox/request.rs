@@ -195,9 +195,8 @@ impl SandboxRequest {
         }
         let limits =
             limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
-        // systemd before 242 has no property for it, and writes its own period.
-        if matches!(place, Place::Scope(_)) && limits.has_unusual_period() {
-            return Err(not_done("linux.resources.cpu.period of a scope"));
+        if let Place::Scope(scope) = &place {
+            scope.check(&limits).map_err(|reason| NotUnderstood::because(&reason))?;
         }
         let profile = text(process, "apparmorProfile")?;
         // It says better what is missing.
@@ -208,6 +207,10 @@ impl SandboxRequest {
         let has_labels = !label.is_empty() || !mount_label.is_empty();
         if has_labels && !node.has_selinux {
             return Err(NotUnderstood::because("labels of SELinux on a node without it"));
+        }
+        // A policy lets a process of that label begin with files of the other alone.
+        if label.is_empty() != mount_label.is_empty() {
+            return Err(not_done("process.selinuxLabel without linux.mountLabel, or the other way round,"));
         }
         // It stands in quotation marks among the options of a mount.
         if mount_label.contains('"') {
@@ -355,10 +358,16 @@ impl Node {
             driver: CgroupDriver::default(),
             has_systemd: Manager::is_there(),
             has_apparmor: apparmor.is_ok_and(|enabled| enabled.trim() == "Y"),
-            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists() && has_policy(),
             has_seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         }
     }
+}
+
+/// Before a policy is loaded, all that runs is the kernel's. The OCI runtimes ask the same.
+fn has_policy() -> bool {
+    let label = fs::read_to_string("/proc/self/attr/current").unwrap_or_default();
+    label.trim_matches(['\0', '\n']) != "kernel"
 }
 
 fn read(bundle: &Bundle) -> Result<Value, NotUnderstood> {

@@ -120,11 +120,14 @@ fn what_a_spec_needs_of_the_node() {
         let mut spec = cri();
         let (part, key) = field;
         spec[part][key] = json!("system_u:object_r:container_file_t:s0:c1,c2");
-        assert!(of_spec(&spec).is_ok(), "{field:?}");
+        assert!(of_spec(&spec).is_err(), "{field:?}");
         let without = SandboxRequest::of_spec(&spec, &Node { has_selinux: false, ..NODE });
         assert_eq!(without.unwrap_err().to_string(), "labels of SELinux on a node without it", "{field:?}");
     }
     let mut spec = cri();
+    spec["process"]["selinuxLabel"] = json!("system_u:system_r:container_t:s0:c1,c2");
+    spec["linux"]["mountLabel"] = json!("system_u:object_r:container_file_t:s0:c1,c2");
+    assert_eq!(of_spec(&spec).unwrap().mount_label, "system_u:object_r:container_file_t:s0:c1,c2");
     spec["linux"]["mountLabel"] = json!("\"");
     assert!(of_spec(&spec).is_err());
 
