@@ -1,7 +1,7 @@
 //! The sandbox's program as a file that can be executed and never changed.
 
 use std::{
-    ffi::{CStr, c_int, c_long},
+    ffi::{c_char, c_int, c_long},
     fs::{File, Permissions},
     io::{self, Write},
     os::{
@@ -56,7 +56,7 @@ fn in_a_file(label: &str) -> io::Result<File> {
 /// In a file system in memory of its own, which is mounted nowhere and read-only. Not on the node's disk: what podshim may write
 /// to below /run is often not executable.
 fn in_a_file_system(label: &str) -> io::Result<File> {
-    let mount = new_mount(c"tmpfs", &[(c"size", c"4k"), (c"nr_inodes", c"2"), (c"mode", c"555")])?;
+    let mount = new_tmpfs()?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut written = File::from(openat(&mount, c"pause", flags, Mode::empty())?);
     write(&mut written, label)?;
@@ -80,23 +80,17 @@ fn write(file: &mut File, label: &str) -> io::Result<()> {
 }
 
 /// Makes a file system, and a mount of it that is in no mount namespace and ends with its last file.
-fn new_mount(kind: &CStr, options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
+fn new_tmpfs() -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads the text.
-    let context = made(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), libc::FSOPEN_CLOEXEC) })?;
-    for (key, value) in options {
-        configure(&context, libc::FSCONFIG_SET_STRING, Some((key, value)))?;
-    }
-    configure(&context, libc::FSCONFIG_CMD_CREATE, None)?;
+    let context = made(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), libc::FSOPEN_CLOEXEC) })?;
+    let (number, none) = (context.as_raw_fd(), null::<c_char>());
+    // SAFETY: this command takes neither a key nor a value.
+    let created =
+        unsafe { libc::syscall(libc::SYS_fsconfig, number, libc::FSCONFIG_CMD_CREATE, none, none, 0) };
+    Errno::result(created)?;
     let (flags, attributes) = (libc::FSMOUNT_CLOEXEC, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
     // SAFETY: only numbers.
-    made(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), flags, attributes) })
-}
-
-fn configure(context: &OwnedFd, command: u32, option: Option<(&CStr, &CStr)>) -> io::Result<()> {
-    let (key, value) = option.map_or((null(), null()), |(key, value)| (key.as_ptr(), value.as_ptr()));
-    // SAFETY: the kernel reads the texts.
-    let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
-    Ok(Errno::result(result).map(drop)?)
+    made(unsafe { libc::syscall(libc::SYS_fsmount, number, flags, attributes) })
 }
 
 fn make_read_only(mount: &OwnedFd) -> io::Result<()> {

@@ -210,7 +210,7 @@ impl SandboxRequest {
         }
         // A policy lets a process of that label begin with files of the other alone.
         if label.is_empty() != mount_label.is_empty() {
-            return Err(not_done("process.selinuxLabel without linux.mountLabel, or the other way round,"));
+            return Err(not_done("one label of SELinux without the other"));
         }
         // It stands in quotation marks among the options of a mount.
         if mount_label.contains('"') {
@@ -358,16 +358,10 @@ impl Node {
             driver: CgroupDriver::default(),
             has_systemd: Manager::is_there(),
             has_apparmor: apparmor.is_ok_and(|enabled| enabled.trim() == "Y"),
-            has_selinux: Path::new("/sys/fs/selinux/enforce").exists() && has_policy(),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             has_seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         }
     }
-}
-
-/// Before a policy is loaded, all that runs is the kernel's. The OCI runtimes ask the same.
-fn has_policy() -> bool {
-    let label = fs::read_to_string("/proc/self/attr/current").unwrap_or_default();
-    label.trim_matches(['\0', '\n']) != "kernel"
 }
 
 fn read(bundle: &Bundle) -> Result<Value, NotUnderstood> {
