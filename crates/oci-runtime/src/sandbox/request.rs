@@ -210,11 +210,11 @@ impl SandboxRequest {
         }
         // A policy lets a process of that label begin with files of the other alone.
         if label.is_empty() != mount_label.is_empty() {
-            return Err(not_done("one label of SELinux without the other"));
+            return Err(not_done("linux.mountLabel"));
         }
         // It stands in quotation marks among the options of a mount.
         if mount_label.contains('"') {
-            return Err(not_done("linux.mountLabel with a quotation mark"));
+            return Err(not_done("linux.mountLabel"));
         }
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
         let mut id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
