@@ -2,14 +2,13 @@
 # shellcheck shell=bash
 
 # same_everywhere: takes away what the caller's environment would put into the files: languages, time zones, a umask, options of
-# tools, the compiler's flags and wrappers. Only a release has flags of its own, in PODSHIM_RUSTFLAGS (lib/pack-release).
+# tools, the compiler's flags and wrappers.
 same_everywhere() {
     umask 022
     export LC_ALL=C TZ=UTC
     unset LANG LANGUAGE TAR_OPTIONS GZIP POSIXLY_CORRECT CDPATH
     unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
     unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER "${!CARGO_PROFILE_@}"
-    [ -z "${PODSHIM_RUSTFLAGS:-}" ] || export RUSTFLAGS=$PODSHIM_RUSTFLAGS
 }
 
 # read_arguments ARGUMENTS: of hack/deb and hack/rpm. Sets output, arch, and the machine of that.
