@@ -1,19 +1,33 @@
 //! A CRI client: one method per call the tests make, with plain arguments. Adds no retries and no state: the test sees
 //! containerd's answers unchanged.
 
+mod messages;
+
+pub(crate) use messages::{
+    Capability, IdMapping, ImageSpec, KeyValue, LinuxContainerConfig, LinuxContainerResources,
+    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode,
+    NamespaceOption, ProfileType, SecurityProfile, UserNamespace,
+};
+pub use messages::{
+    Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStats, ContainerStatus, CpuUsage,
+    MemoryUsage, PodSandbox, PodSandboxConfig, PodSandboxMetadata, PodSandboxState, PodSandboxStatusResponse,
+    RuntimeHandlerFeatures, UInt64Value,
+};
+
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_cri::v1::{
-    Container, ContainerConfig, ContainerStats, ContainerStatsRequest, ContainerStatus,
-    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, LinuxContainerResources,
-    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
-    RuntimeHandlerFeatures, StartContainerRequest, StatusRequest, StopContainerRequest,
-    StopPodSandboxRequest, UpdateContainerResourcesRequest, runtime_service_client::RuntimeServiceClient,
+use messages::{
+    ContainerStatsResponse, ContainerStatusResponse, CreateContainerRequest, ExecSyncRequest,
+    ExecSyncResponse, Id, ListContainersResponse, ListPodSandboxResponse, Nothing, RunPodSandboxRequest,
+    StatusOfRequest, StatusResponse, StopContainerRequest, UpdateContainerResourcesRequest,
 };
+use prost::Message;
+use tonic::Request;
+use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
 
 /// The output and exit code of a command in a container.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +43,7 @@ pub struct ExecOutput {
 /// A CRI client of one containerd. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Cri {
-    client: RuntimeServiceClient<Channel>,
+    channel: Channel,
 }
 
 impl Cri {
@@ -37,7 +51,33 @@ impl Cri {
         let socket = socket.to_str().context("the socket's path is not UTF-8")?;
         // Lazy: the channel connects at each first call, so a client outlives a restart of containerd.
         let channel = Endpoint::from_shared(format!("unix://{socket}"))?.connect_lazy();
-        Ok(Self { client: RuntimeServiceClient::new(channel) })
+        Ok(Self { channel })
+    }
+
+    /// One call of the runtime service. What is not read of the answer is skipped.
+    async fn call<Q, A>(&self, method: &str, request: Q) -> Result<A>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.call_with_metadata(method, Request::new(request)).await
+    }
+
+    async fn call_with_metadata<Q, A>(&self, method: &str, request: Request<Q>) -> Result<A>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut client = Grpc::new(self.channel.clone());
+        client.ready().await?;
+        let path = format!("/runtime.v1.RuntimeService/{method}").parse()?;
+        Ok(client.unary(request, path, ProstCodec::default()).await?.into_inner())
+    }
+
+    /// A call that names a sandbox or a container, and whose answer is empty.
+    async fn call_of(&self, method: &str, id: &str) -> Result<()> {
+        let Nothing {} = self.call(method, Id { id: id.to_owned() }).await?;
+        Ok(())
     }
 
     /// RunPodSandbox with a runtime handler of containerd's configuration; gives the sandbox's id.
@@ -47,7 +87,8 @@ impl Cri {
     pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
         let request =
             RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.to_owned() };
-        Ok(self.client.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
+        let Id { id } = self.call("RunPodSandbox", request).await?;
+        Ok(id)
     }
 
     /// CreateContainer; gives the container's id.
@@ -65,7 +106,8 @@ impl Cri {
             config: Some(config),
             sandbox_config: Some(sandbox_config.clone()),
         };
-        Ok(self.client.clone().create_container(request).await?.into_inner().container_id)
+        let Id { id } = self.call("CreateContainer", request).await?;
+        Ok(id)
     }
 
     /// StartContainer.
@@ -73,8 +115,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn start_container(&self, id: &str) -> Result<()> {
-        self.client.clone().start_container(StartContainerRequest { container_id: id.to_owned() }).await?;
-        Ok(())
+        self.call_of("StartContainer", id).await
     }
 
     /// StartContainer as part of a caller's trace (`traceparent` of W3C Trace Context).
@@ -82,9 +123,9 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn start_container_of_trace(&self, id: &str, traceparent: &str) -> Result<()> {
-        let mut request = tonic::Request::new(StartContainerRequest { container_id: id.to_owned() });
+        let mut request = Request::new(Id { id: id.to_owned() });
         request.metadata_mut().insert("traceparent", traceparent.parse()?);
-        self.client.clone().start_container(request).await?;
+        let Nothing {} = self.call_with_metadata("StartContainer", request).await?;
         Ok(())
     }
 
@@ -95,10 +136,8 @@ impl Cri {
     /// The error that the call returns.
     pub async fn stop_container(&self, id: &str, timeout: Duration) -> Result<()> {
         let timeout = i64::try_from(timeout.as_secs())?;
-        self.client
-            .clone()
-            .stop_container(StopContainerRequest { container_id: id.to_owned(), timeout })
-            .await?;
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout };
+        let Nothing {} = self.call("StopContainer", request).await?;
         Ok(())
     }
 
@@ -107,8 +146,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn remove_container(&self, id: &str) -> Result<()> {
-        self.client.clone().remove_container(RemoveContainerRequest { container_id: id.to_owned() }).await?;
-        Ok(())
+        self.call_of("RemoveContainer", id).await
     }
 
     /// ContainerStatus.
@@ -116,14 +154,9 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn container_status(&self, id: &str) -> Result<ContainerStatus> {
-        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
-        self.client
-            .clone()
-            .container_status(request)
-            .await?
-            .into_inner()
-            .status
-            .context("no status in the answer")
+        let request = StatusOfRequest { id: id.to_owned(), verbose: false };
+        let answer: ContainerStatusResponse = self.call("ContainerStatus", request).await?;
+        answer.status.context("no status in the answer")
     }
 
     /// The pid of a container's init process, from the verbose part of ContainerStatus.
@@ -131,9 +164,9 @@ impl Cri {
     /// # Errors
     /// The error that the call returns, or if it names no pid.
     pub async fn container_pid(&self, id: &str) -> Result<libc::pid_t> {
-        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
-        let response = self.client.clone().container_status(request).await?.into_inner();
-        let info: serde_json::Value = serde_json::from_str(response.info.get("info").context("no info")?)?;
+        let request = StatusOfRequest { id: id.to_owned(), verbose: true };
+        let answer: ContainerStatusResponse = self.call("ContainerStatus", request).await?;
+        let info: serde_json::Value = serde_json::from_str(answer.info.get("info").context("no info")?)?;
         Ok(info["pid"].as_i64().context("no pid in the info")?.try_into()?)
     }
 
@@ -142,8 +175,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn list_containers(&self, sandbox: &str) -> Result<Vec<Container>> {
-        let response = self.client.clone().list_containers(ListContainersRequest::default()).await?;
-        let mut containers = response.into_inner().containers;
+        let ListContainersResponse { mut containers } = self.call("ListContainers", Nothing {}).await?;
         containers.retain(|container| container.pod_sandbox_id == sandbox);
         Ok(containers)
     }
@@ -153,14 +185,8 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn container_stats(&self, id: &str) -> Result<ContainerStats> {
-        let request = ContainerStatsRequest { container_id: id.to_owned() };
-        self.client
-            .clone()
-            .container_stats(request)
-            .await?
-            .into_inner()
-            .stats
-            .context("no stats in the answer")
+        let answer: ContainerStatsResponse = self.call("ContainerStats", Id { id: id.to_owned() }).await?;
+        answer.stats.context("no stats in the answer")
     }
 
     /// UpdateContainerResources: a new memory limit, in bytes.
@@ -170,12 +196,8 @@ impl Cri {
     pub async fn update_memory_limit(&self, id: &str, bytes: i64) -> Result<()> {
         let resources =
             LinuxContainerResources { memory_limit_in_bytes: bytes, ..LinuxContainerResources::default() };
-        let request = UpdateContainerResourcesRequest {
-            container_id: id.to_owned(),
-            linux: Some(resources),
-            ..UpdateContainerResourcesRequest::default()
-        };
-        self.client.clone().update_container_resources(request).await?;
+        let request = UpdateContainerResourcesRequest { container_id: id.to_owned(), linux: Some(resources) };
+        let Nothing {} = self.call("UpdateContainerResources", request).await?;
         Ok(())
     }
 
@@ -189,7 +211,7 @@ impl Cri {
             cmd: command.iter().map(|&word| word.to_owned()).collect(),
             timeout: i64::try_from(timeout.as_secs())?,
         };
-        let response = self.client.clone().exec_sync(request).await?.into_inner();
+        let response: ExecSyncResponse = self.call("ExecSync", request).await?;
         Ok(ExecOutput {
             stdout: String::from_utf8_lossy(&response.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&response.stderr).into_owned(),
@@ -202,7 +224,8 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn list_pod_sandboxes(&self) -> Result<Vec<PodSandbox>> {
-        Ok(self.client.clone().list_pod_sandbox(ListPodSandboxRequest::default()).await?.into_inner().items)
+        let ListPodSandboxResponse { items } = self.call("ListPodSandbox", Nothing {}).await?;
+        Ok(items)
     }
 
     /// The features that Status reports to the kubelet for a runtime handler. `None` from a containerd that reports no
@@ -211,7 +234,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn handler_features(&self, handler: &str) -> Result<Option<RuntimeHandlerFeatures>> {
-        let status = self.client.clone().status(StatusRequest { verbose: false }).await?.into_inner();
+        let status: StatusResponse = self.call("Status", Nothing {}).await?;
         let found = status.runtime_handlers.into_iter().find(|known| known.name == handler);
         Ok(found.map(|handler| handler.features.unwrap_or_default()))
     }
@@ -221,8 +244,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn pod_sandbox_status(&self, sandbox: &str) -> Result<PodSandboxStatusResponse> {
-        let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: true };
-        Ok(self.client.clone().pod_sandbox_status(request).await?.into_inner())
+        self.call("PodSandboxStatus", StatusOfRequest { id: sandbox.to_owned(), verbose: true }).await
     }
 
     /// StopPodSandbox: SIGKILL to every container, one after another, then to the pause container.
@@ -230,11 +252,7 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn stop_pod_sandbox(&self, sandbox: &str) -> Result<()> {
-        self.client
-            .clone()
-            .stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: sandbox.to_owned() })
-            .await?;
-        Ok(())
+        self.call_of("StopPodSandbox", sandbox).await
     }
 
     /// RemovePodSandbox: also removes its containers.
@@ -242,8 +260,6 @@ impl Cri {
     /// # Errors
     /// The error that the call returns.
     pub async fn remove_pod_sandbox(&self, sandbox: &str) -> Result<()> {
-        let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.to_owned() };
-        self.client.clone().remove_pod_sandbox(request).await?;
-        Ok(())
+        self.call_of("RemovePodSandbox", sandbox).await
     }
 }

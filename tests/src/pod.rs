@@ -14,11 +14,11 @@ pub use description::{PidNamespace, Pod};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use k8s_cri::v1::{
+use crate::cri::{
     ContainerState, ContainerStatus, LinuxContainerSecurityContext, NamespaceMode, NamespaceOption,
     PodSandboxConfig,
 };
+use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
 use crate::durations::{SOON, pace};

@@ -6,8 +6,8 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cri::{Container, ContainerState as CriState, PodSandbox, PodSandboxState};
 use anyhow::{Context, Result};
-use k8s_cri::v1::{Container, ContainerState as CriState, PodSandbox, PodSandboxState};
 use serde_json::{Map, Value, json};
 
 pub use self::status::{ContainerState, ContainerStatus, Phase, PodStatus};

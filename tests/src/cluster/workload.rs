@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cri::PodSandboxState;
 use anyhow::{Context, Result, bail};
-use k8s_cri::v1::PodSandboxState;
 use serde_json::{Value, json};
 
 use crate::program::SHARED_DIRECTORY;

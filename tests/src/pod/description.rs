@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_cri::v1::{
+use crate::cri::{
     Capability, ContainerConfig, ContainerMetadata, IdMapping, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-    SecurityProfile, UserNamespace, security_profile::ProfileType,
+    ProfileType, SecurityProfile, UserNamespace,
 };
 
 use crate::Program;
@@ -160,11 +160,8 @@ impl Pod {
                 cgroup_parent: cgroup.to_owned(),
                 security_context: Some(LinuxSandboxSecurityContext {
                     namespace_options: Some(self.namespaces()),
-                    ..LinuxSandboxSecurityContext::default()
                 }),
-                ..LinuxPodSandboxConfig::default()
             }),
-            ..PodSandboxConfig::default()
         }
     }
 
@@ -182,7 +179,7 @@ impl Pod {
         }
         ContainerConfig {
             metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
-            image: Some(ImageSpec { image: program.image().to_owned(), ..ImageSpec::default() }),
+            image: Some(ImageSpec { image: program.image().to_owned() }),
             command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
             mounts: [(directory, SHARED_DIRECTORY)]
                 .into_iter()
@@ -194,7 +191,6 @@ impl Pod {
                     // root.
                     uid_mappings: self.id_mappings(),
                     gid_mappings: self.id_mappings(),
-                    ..Mount::default()
                 })
                 .collect(),
             envs: program
@@ -209,25 +205,20 @@ impl Pod {
                 resources: Some(LinuxContainerResources {
                     memory_limit_in_bytes: program.memory_limit_bytes().unwrap_or_default(),
                     oom_score_adj: program.own_oom_score(),
-                    ..LinuxContainerResources::default()
                 }),
                 security_context: Some(LinuxContainerSecurityContext {
                     namespace_options: Some(self.namespaces()),
                     capabilities: Some(Capability {
                         add_capabilities: program.added_capabilities().to_vec(),
-                        ..Capability::default()
                     }),
                     apparmor: match program.confinement() {
                         Confinement::ProfileOfNode => None,
-                        Confinement::None => Some(SecurityProfile {
-                            profile_type: ProfileType::Unconfined.into(),
-                            ..SecurityProfile::default()
-                        }),
+                        Confinement::None => {
+                            Some(SecurityProfile { profile_type: ProfileType::Unconfined.into() })
+                        }
                     },
-                    ..LinuxContainerSecurityContext::default()
                 }),
             }),
-            ..ContainerConfig::default()
         }
     }
 }

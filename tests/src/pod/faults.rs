@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::cri::ContainerState;
 use anyhow::{Context, Result, ensure};
-use k8s_cri::v1::ContainerState;
 
 use super::{Created, RunningPod, Shim};
 use crate::durations::SOON;

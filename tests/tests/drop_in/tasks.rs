@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::cri::ContainerState;
 use e2e::durations::{SOON, TOLERANCE};
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 on_both_runtimes!(
     exit_codes_reach_the_caller,

@@ -4,10 +4,10 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Term};
+use e2e::cri::ContainerState;
 use e2e::durations::{AMPLE, SOON, seconds};
 use e2e::task::shell;
 use e2e::{Containerd, FaultyRuntime, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 /// A pod of which `one` is stopped and deleted, and the pids that the others had before.
 struct Neighbours<'node> {

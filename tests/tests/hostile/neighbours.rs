@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Pod, Program, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{PROMPT, ensure_serving, podshim};
 

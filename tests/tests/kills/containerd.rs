@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::Term;
+use e2e::cri::ContainerState;
 use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, near, seconds};
 use e2e::timeline::Entry;
 use e2e::{Containerd, RunningPod, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::life::{self, CALLERS_ORDER, Main};
 

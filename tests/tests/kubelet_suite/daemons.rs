@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Starting};
+use e2e::cri::ContainerStatus;
 use e2e::durations::{SOON, milliseconds, seconds};
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerStatus;
 
 /// Runs a pod twice, as before and after a restart of its node, each time in this order. Its main is created first and
 /// waits for all others.

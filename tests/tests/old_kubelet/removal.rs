@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Started, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::durations::seconds;
 use e2e::{Kubelet, Manifest, Program, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::on_both;
 

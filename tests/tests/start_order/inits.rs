@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{
     AMPLE, REMAKING, SOON, TOLERANCE, are_running, at_most, exit_with, message, milliseconds, seconds,

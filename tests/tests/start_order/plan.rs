@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::instance::signal;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{
     AMPLE, SOON, TOLERANCE, are_running, at_most, exit_with, lines_of_podshim, message, milliseconds,

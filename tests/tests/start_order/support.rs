@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::cri::ContainerState;
 pub(crate) use e2e::durations::{AMPLE, REMAKING, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
 use e2e::{Containerd, Event, RunningPod, Timeline, wait};
-use k8s_cri::v1::ContainerState;
 
 /// A gate that opens in the sidecar's run number `run` (from 1), as soon as the program has recorded its start. With
 /// run 1 the order of lines in the log is certain. By U1 alone it is not: after its exec a program has written nothing

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Term};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, near, seconds,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Signal, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, kill_task, milliseconds, seconds, wait_dead, wait_started,

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{AMPLE, SOON, TOLERANCE, at_most, exit_codes, finished_at, seconds, wait_started};
 

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, Timeline};
-use k8s_cri::v1::ContainerState;
 
 use crate::support::{
     AMPLE, SOON, end_from_inside, exit_codes, hook, milliseconds, run_started, seconds, wait_started,

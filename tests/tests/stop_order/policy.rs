@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::{Containerd, Pod, Program, Runtime};
-use k8s_cri::v1::ContainerState;
 use tokio::time::Instant;
 
 use crate::support::{AMPLE, SOON, exit_codes, milliseconds, near, seconds, wait_started};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Term};
+use e2e::cri::PodSandboxState;
 use e2e::instance::{is_alive, signal};
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::PodSandboxState;
 use tokio::time::Instant;
 
 use crate::support::{

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Signal, Starting, Term};
+use e2e::cri::ContainerState;
 use e2e::durations::pace;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 use tokio::time::Instant;
 
 use crate::support::{

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use e2e::cri::ContainerStatus;
 pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
 use e2e::{Containerd, Event, Pod, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerStatus;
 
 /// Waits until each of these containers has recorded that its program has started. Name each container that gets a
 /// signal soon: a gate opens at the exec (U1), and the first process of a pid namespace loses a signal for which it has

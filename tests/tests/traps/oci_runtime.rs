@@ -5,9 +5,9 @@ use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::shim::{
     CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, StateRequest, StateResponse,
 };
+use e2e::cri::ContainerState;
 use e2e::direct::container::{create_request, shim_of};
 use e2e::{Containerd, FaultyRuntime, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 
 use e2e::durations::{SOON, seconds};
 use e2e::task::{Task, shell, unique};

@@ -4,12 +4,12 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Term};
+use e2e::cri::ContainerState;
 use e2e::durations::{AMPLE, SOON, seconds};
 use e2e::instance::signal;
 use e2e::pod::faults::is_of_a_shim;
 use e2e::task::Task;
 use e2e::{Build, Containerd, EventLog, Pod, Program, RunningPod, Runtime, wait};
-use k8s_cri::v1::ContainerState;
 use serde_json::Value;
 
 /// The build that runs already, and the build that is installed then.
