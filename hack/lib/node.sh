@@ -32,6 +32,8 @@ run_kubelet() {
     shift
     arguments=(
         --container-runtime=remote "--container-runtime-endpoint=unix://$dir/containerd.sock"
+        # cAdvisor, in the kubelet, asks it for what a pod's control groups are.
+        "--containerd=$dir/containerd.sock"
         "--root-dir=$dir/kubelet" "--cert-dir=$dir/kubelet/pki" "--volume-plugin-dir=$dir/kubelet/volume-plugins"
         --cgroup-driver=cgroupfs "--cgroup-root=/$(cgroup_name "$dir")" --enforce-node-allocatable=
         --fail-swap-on=false --oom-score-adj=0 --resolv-conf=

@@ -24,6 +24,7 @@ pub mod stdio;
 pub mod termination_message;
 
 mod async_file;
+mod detached_mount;
 mod helper_process;
 mod helper_thread;
 mod systemd;

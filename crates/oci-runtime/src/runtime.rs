@@ -25,7 +25,7 @@ mod undo;
 
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
-pub(crate) use command::last_error_in;
+pub(crate) use command::errors_in;
 pub use container::{Container, Runtime};
 pub use delete::DeleteMode;
 pub use error::{Operation, RuntimeError};

@@ -12,6 +12,7 @@ mod exporter;
 mod installer;
 mod jobs;
 mod kubectl;
+mod network;
 mod power;
 mod readme;
 #[path = "../../../crates/podshim/tests/readme_commands/mod.rs"]

@@ -1,16 +1,15 @@
 //! Mounts whose file owners are shifted into a user namespace: the options `uidmap=` and `gidmap=`.
 //!
 //! containerd 2.x asks for them in the rootfs of a pod with user namespaces; it then need not copy and chown a
-//! snapshot. Owns the user namespace that describes the mapping, and the new mount calls. Intermediate mounts stay
+//! snapshot. Owns the user namespace that describes the mapping. Intermediate mounts stay
 //! invisible and are gone when this returns, even after a failure.
 
 use std::{
-    ffi::CString,
     fs::{self, DirBuilder, File},
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::DirBuilderExt,
     },
     path::Path,
 };
@@ -28,6 +27,7 @@ use nix::{
 use super::mapping::IdMapping;
 use super::options::MountOptions;
 use super::request::RootfsMount;
+use crate::detached_mount;
 
 /// Where the mapped layers are assembled, inside a directory of their own.
 const ASSEMBLED: &str = "overlay";
@@ -52,29 +52,11 @@ impl UserNamespace {
 
     /// A detached mount of `source` with the mapping.
     pub(super) fn mapped(&self, source: &Path) -> io::Result<OwnedFd> {
-        let tree = open_tree(source)?;
-        // SAFETY: mount_attr contains only numbers, for which zero means "leave as it is".
-        let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
-        change.attr_set = libc::MOUNT_ATTR_IDMAP;
-        change.userns_fd = self.0.as_raw_fd() as u64;
-        // SAFETY: the path is a literal; the attributes and their size belong to one variable that outlives the call.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_mount_setattr,
-                tree.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_EMPTY_PATH,
-                &raw const change,
-                size_of_val(&change),
-            )
-        };
-        match result {
-            0 => Ok(tree),
-            // EINVAL: this file system does not support it.
-            _ => Err(with_context(&format!("id-mapped mount of {}", source.display()))(
-                io::Error::last_os_error(),
-            )),
-        }
+        let tree = copy(source)?;
+        // EINVAL: this file system does not support it.
+        detached_mount::set(&tree, libc::MOUNT_ATTR_IDMAP, Some(&self.0))
+            .map_err(with_context(&format!("id-mapped mount of {}", source.display())))?;
+        Ok(tree)
     }
 }
 
@@ -144,7 +126,7 @@ pub(super) fn mount_overlay(
     unshare(CloneFlags::CLONE_NEWNS)?;
     let overlay = assemble(target, one, options, &layers);
     setns(home, CloneFlags::CLONE_NEWNS)?;
-    move_mount(overlay?.as_fd(), place.as_fd(), Path::new(""))
+    detached_mount::attach(&overlay?, place, Path::new(""))
 }
 
 fn assemble(
@@ -162,43 +144,16 @@ fn assemble(
     let names: Vec<String> = (0..layers.len()).map(|number| number.to_string()).collect();
     for (layer, name) in layers.iter().zip(&names) {
         DirBuilder::new().mode(0o700).create(name)?;
-        move_mount(layer.as_fd(), here.as_fd(), Path::new(name))?;
+        detached_mount::attach(layer, &here, Path::new(name))?;
     }
     DirBuilder::new().mode(0o700).create(ASSEMBLED)?;
     let data = options.data_with_lower_directories(&names.join(":"))?;
     mount(Some(one.source.as_str()), ASSEMBLED, Some("overlay"), options.flags, Some(data.as_str()))?;
-    open_tree(Path::new(ASSEMBLED))
+    copy(Path::new(ASSEMBLED))
 }
 
-/// A detached copy of the mount that `source` is in, from `source` on.
-fn open_tree(source: &Path) -> io::Result<OwnedFd> {
-    let path = CString::new(source.as_os_str().as_bytes())?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
-    // SAFETY: the path is a C string that outlives the call.
-    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    if tree < 0 {
-        return Err(with_context(&source.display().to_string())(io::Error::last_os_error()));
-    }
-    // SAFETY: the kernel has just made this descriptor for this call alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(tree as RawFd) })
-}
-
-/// Attaches a detached mount at `path` below `directory`; at `directory` itself if the path is empty.
-pub(super) fn move_mount(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
-    // SAFETY: both paths are C strings that outlive the call, both descriptors are open.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_move_mount,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            directory.as_raw_fd(),
-            path.as_ptr(),
-            flags,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+fn copy(source: &Path) -> io::Result<OwnedFd> {
+    detached_mount::copy(source).map_err(with_context(&source.display().to_string()))
 }
 
 /// Adds what an error is about; its kind stays.

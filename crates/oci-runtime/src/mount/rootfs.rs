@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
@@ -15,7 +15,7 @@ use nix::{
 use thiserror::Error;
 use tracing::warn;
 
-use crate::helper_thread;
+use crate::{detached_mount, helper_thread};
 
 use super::{
     idmap::{self, UserNamespace},
@@ -166,7 +166,7 @@ fn attach(target: &Path, one: &RootfsMount, options: &MountOptions) -> io::Resul
 /// Attaches a detached mount on top of the target.
 fn cover(target: &Path, tree: OwnedFd) -> io::Result<()> {
     let place = open(target, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-    idmap::move_mount(tree.as_fd(), place.as_fd(), Path::new(""))
+    detached_mount::attach(&tree, place, Path::new(""))
 }
 
 fn unmount_all(target: &Path) -> Result<(), MountError> {

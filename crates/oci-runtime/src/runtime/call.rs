@@ -99,12 +99,18 @@ impl Container {
         if exit.code == 0 {
             return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
         }
-        let message = log
-            .and_then(|log| log.last_error())
-            .or_else(|| captured.as_mut().and_then(Captured::last_error_line))
-            .unwrap_or_else(|| match exit.signal {
-                Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
-                None => format!("{} ended with exit status {}", binary.display(), exit.code),
+        let mut errors = log.map(|log| log.errors()).unwrap_or_default();
+        let last = errors.pop();
+        if let Some(error) = errors.first() {
+            // runc's last error is what containerd's shim answers; its first is why a process that it started ended.
+            warn!(id = id(), %operation, error, "the OCI runtime failed, first by this error");
+        }
+        let message =
+            last.or_else(|| captured.as_mut().and_then(Captured::last_error_line)).unwrap_or_else(|| {
+                match exit.signal {
+                    Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
+                    None => format!("{} ended with exit status {}", binary.display(), exit.code),
+                }
             });
         Err(match exit.signal {
             Some(_) => RuntimeError::Killed { operation, id: id(), message },

@@ -115,12 +115,14 @@ impl LogPosition {
         Self { path, length }
     }
 
-    pub(super) fn last_error(&self) -> Option<String> {
-        last_error_in(&read_from(&mut File::open(&self.path).ok()?, self.length))
+    /// What the runtime says went wrong, oldest first.
+    pub(super) fn errors(&self) -> Vec<String> {
+        let file = File::open(&self.path);
+        file.map_or_else(|_| Vec::new(), |mut file| errors_in(&read_from(&mut file, self.length)))
     }
 }
 
-pub(crate) fn last_error_in(log: &[u8]) -> Option<String> {
+pub(crate) fn errors_in(log: &[u8]) -> Vec<String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Entry {
@@ -130,7 +132,7 @@ pub(crate) fn last_error_in(log: &[u8]) -> Option<String> {
     // Do not read line by line: crun 1.28 spreads an entry over several lines (trap 24).
     let entries = serde_json::Deserializer::from_slice(log).into_iter::<Entry>();
     let errors = entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
-    errors.last().map(|entry| entry.msg.trim().to_owned())
+    errors.map(|entry| entry.msg.trim().to_owned()).collect()
 }
 
 /// A file for the duration of one call, readable by root only: an exec's environment may hold secrets.
@@ -169,12 +171,12 @@ mod tests {
 
     /// Trap 24: runc and crun 1.8 write one line per entry; crun 1.28 indents them over several.
     #[test]
-    fn the_last_error_of_either_layout_counts_and_none_of_an_earlier_call() {
+    fn errors_of_either_layout_count_and_none_of_an_earlier_call() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log.json");
         fs::write(&path, "{\"level\":\"error\",\"msg\":\"of the call before\"}\n").unwrap();
         let log = LogPosition::remember(path.clone());
-        assert_eq!(log.last_error(), None);
+        assert!(log.errors().is_empty());
         for (entries, message) in [
             ("{\"level\":\"error\",\"msg\":\"one\"}\n{\"level\":\"warning\",\"msg\":\"two\"}\n", "one"),
             ("{\n  \"msg\": \"three\",\n  \"level\": \"error\"\n}\n", "three"),
@@ -182,7 +184,7 @@ mod tests {
         ] {
             let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
             file.write_all(entries.as_bytes()).unwrap();
-            assert_eq!(log.last_error().as_deref(), Some(message));
+            assert_eq!(log.errors().last().map(String::as_str), Some(message));
         }
     }
 
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn of_a_log_without_end_the_beginning_is_read() {
         let endless = LogPosition { path: "/dev/zero".into(), length: 0 };
-        assert_eq!(endless.last_error(), None);
+        assert!(endless.errors().is_empty());
         let mut file = File::open("/dev/zero").unwrap();
         assert_eq!(read_from(&mut file, 0).len() as u64, OUTPUT_LIMIT);
     }

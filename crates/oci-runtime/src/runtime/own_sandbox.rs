@@ -214,8 +214,8 @@ impl Container {
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
         let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
+        request.place().check(&limits).map_err(|error| failed(error.to_string()))?;
         if let Place::Scope(scope) = request.place() {
-            scope.check(&limits).map_err(failed)?;
             scope.limit(&limits, groups.version()).await.map_err(|error| failed(error.to_string()))?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))

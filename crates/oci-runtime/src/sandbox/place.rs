@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::field::NotUnderstood;
+use super::field::{NotUnderstood, not_done};
+use super::limits::Limits;
 use crate::runtime::settings::CgroupDriver;
 
 /// What a scope without a slice is in (runc, crun).
@@ -27,6 +28,19 @@ pub(crate) struct Scope {
 }
 
 impl Place {
+    /// Whether a sandbox that is kept here can have these limits.
+    ///
+    /// # Errors
+    /// A period that a scope cannot have: systemd before 242 has no property for one, and writes its own.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), NotUnderstood> {
+        match self {
+            Self::Scope(_) if limits.has_unusual_period() => {
+                Err(not_done("linux.resources.cpu.period of a scope"))
+            }
+            Self::Scope(_) | Self::Groups(_) => Ok(()),
+        }
+    }
+
     /// Reads the path as the OCI runtimes do with that driver.
     pub(super) fn of(cgroups_path: &str, driver: CgroupDriver) -> Result<Self, NotUnderstood> {
         let parts: Vec<&str> = cgroups_path.split(':').collect();

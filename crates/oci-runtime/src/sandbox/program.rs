@@ -1,20 +1,17 @@
 //! The sandbox's program as a file that can be executed and never changed.
 
 use std::{
-    ffi::{c_char, c_int, c_long},
     fs::{File, Permissions},
     io::{self, Write},
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::fs::PermissionsExt,
-    },
-    ptr::null,
+    os::{fd::AsRawFd, unix::fs::PermissionsExt},
 };
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, FcntlArg, OFlag, SealFlag, fcntl, openat};
+use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, openat};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
+
+use crate::detached_mount;
 
 /// What `build.rs` built from `pause/pause.rs`.
 const PAUSE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
@@ -56,13 +53,13 @@ fn in_a_file(label: &str) -> io::Result<File> {
 /// In a file system in memory of its own, which is mounted nowhere and read-only. Not on the node's disk: what podshim may write
 /// to below /run is often not executable.
 fn in_a_file_system(label: &str) -> io::Result<File> {
-    let mount = new_tmpfs()?;
+    let mount = detached_mount::new_tmpfs()?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut written = File::from(openat(&mount, c"pause", flags, Mode::empty())?);
     write(&mut written, label)?;
     // What is open for writing cannot be executed.
     drop(written);
-    make_read_only(&mount)?;
+    detached_mount::set(&mount, libc::MOUNT_ATTR_RDONLY, None)?;
     Ok(openat(&mount, c"pause", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
 }
 
@@ -77,45 +74,6 @@ fn write(file: &mut File, label: &str) -> io::Result<()> {
     let result =
         unsafe { libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), label.as_ptr().cast(), label.len(), 0) };
     Ok(Errno::result(result).map(drop)?)
-}
-
-/// Makes a file system, and a mount of it that is in no mount namespace and ends with its last file.
-fn new_tmpfs() -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads the text.
-    let context = made(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), libc::FSOPEN_CLOEXEC) })?;
-    let (number, none) = (context.as_raw_fd(), null::<c_char>());
-    // SAFETY: this command takes neither a key nor a value.
-    let created =
-        unsafe { libc::syscall(libc::SYS_fsconfig, number, libc::FSCONFIG_CMD_CREATE, none, none, 0) };
-    Errno::result(created)?;
-    let (flags, attributes) = (libc::FSMOUNT_CLOEXEC, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
-    // SAFETY: only numbers.
-    made(unsafe { libc::syscall(libc::SYS_fsmount, number, flags, attributes) })
-}
-
-fn make_read_only(mount: &OwnedFd) -> io::Result<()> {
-    let attributes =
-        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    // SAFETY: the kernel reads the empty path and the attributes.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            mount.as_raw_fd(),
-            c"".as_ptr(),
-            AtFlags::AT_EMPTY_PATH.bits(),
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    Ok(Errno::result(result).map(drop)?)
-}
-
-/// A descriptor that the kernel has just made.
-fn made(result: c_long) -> io::Result<OwnedFd> {
-    let number = Errno::result(result)?;
-    let number = c_int::try_from(number).map_err(|_| io::Error::from(Errno::EBADF))?;
-    // SAFETY: it is this call's alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 #[cfg(test)]

@@ -195,9 +195,7 @@ impl SandboxRequest {
         }
         let limits =
             limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
-        if let Place::Scope(scope) = &place {
-            scope.check(&limits).map_err(|reason| NotUnderstood::because(&reason))?;
-        }
+        place.check(&limits)?;
         let profile = text(process, "apparmorProfile")?;
         // It says better what is missing.
         if !profile.is_empty() && !node.has_apparmor {

@@ -44,17 +44,6 @@ impl Scope {
         Ok(())
     }
 
-    /// Whether a scope can have these limits: systemd before 242 has no property for a period, and writes its own.
-    ///
-    /// # Errors
-    /// What podshim does not do itself.
-    pub(crate) fn check(&self, limits: &Limits) -> Result<(), String> {
-        if limits.has_unusual_period() {
-            return Err("linux.resources.cpu.period of a scope is not done by podshim itself".to_owned());
-        }
-        Ok(())
-    }
-
     /// Tells systemd the limits too: it writes its own when it reloads.
     ///
     /// # Errors
