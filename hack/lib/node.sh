@@ -32,7 +32,7 @@ run_kubelet() {
     shift
     arguments=(
         --container-runtime=remote "--container-runtime-endpoint=unix://$dir/containerd.sock"
-        # cAdvisor, in the kubelet, asks it for what a pod's control groups are.
+        # cAdvisor, in the kubelet, asks containerd which pod a control group belongs to.
         "--containerd=$dir/containerd.sock"
         "--root-dir=$dir/kubelet" "--cert-dir=$dir/kubelet/pki" "--volume-plugin-dir=$dir/kubelet/volume-plugins"
         --cgroup-driver=cgroupfs "--cgroup-root=/$(cgroup_name "$dir")" --enforce-node-allocatable=

@@ -14,13 +14,13 @@ pub use description::{PidNamespace, Pod};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+use tokio::task::JoinSet;
+
 use crate::cri::{
     ContainerState, ContainerStatus, LinuxContainerSecurityContext, NamespaceMode, NamespaceOption,
     PodSandboxConfig,
 };
-use anyhow::{Context, Result, bail};
-use tokio::task::JoinSet;
-
 use crate::durations::{SOON, pace};
 use crate::program::LOG;
 use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Runtime, Timeline, wait};

@@ -6,11 +6,11 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cri::{Container, ContainerState as CriState, PodSandbox, PodSandboxState};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 pub use self::status::{ContainerState, ContainerStatus, Phase, PodStatus};
+use crate::cri::{Container, ContainerState as CriState, PodSandbox, PodSandboxState};
 use crate::pod::unique;
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Cri, Event, Footprint, Kubelet, Program, Timeline, wait};

@@ -1,5 +1,5 @@
 //! Mounts that are in no mount namespace until they are attached, and end with their last descriptor (Linux 5.2 and later). Owns
-//! the calls, for which neither libc nor nix has functions, and no state.
+//! the calls, for which neither libc nor nix has functions. Knows no path of podshim's, and logs nothing.
 
 use std::{
     ffi::{CString, c_char, c_int, c_long},
@@ -46,7 +46,11 @@ pub(crate) fn new_tmpfs() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The kernel's: EINVAL if the file system cannot be mapped.
-pub(crate) fn set(mount: &OwnedFd, attributes: u64, user_namespace: Option<&OwnedFd>) -> io::Result<()> {
+pub(crate) fn set_attributes(
+    mount: &OwnedFd,
+    attributes: u64,
+    user_namespace: Option<&OwnedFd>,
+) -> io::Result<()> {
     let userns_fd = user_namespace.map_or(0, |namespace| namespace.as_raw_fd().cast_unsigned().into());
     let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd };
     // SAFETY: the kernel reads the empty path and the attributes.

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cri::PodSandboxState;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::cri::PodSandboxState;
 use crate::program::SHARED_DIRECTORY;
 use crate::{Cluster, Footprint, Manifest, PodStatus, Runtime, Timeline, command, wait};
 

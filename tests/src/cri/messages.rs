@@ -308,10 +308,10 @@ pub struct ContainerStatus {
     /// Its exit code.
     #[prost(int32, tag = "7")]
     pub exit_code: i32,
-    /// A word for its state.
+    /// containerd's word for that state.
     #[prost(string, tag = "10")]
     pub reason: String,
-    /// What it says of that.
+    /// containerd's message for it.
     #[prost(string, tag = "11")]
     pub message: String,
 }
@@ -362,7 +362,7 @@ pub(super) struct ContainerStatsResponse {
     pub(super) stats: Option<ContainerStats>,
 }
 
-/// The numbers of a container.
+/// What containerd measured of a container.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ContainerStats {
     /// Of its processor time.
@@ -430,7 +430,7 @@ pub enum PodSandboxState {
 /// The status of a sandbox.
 #[derive(Clone, PartialEq, Message)]
 pub struct PodSandboxStatusResponse {
-    /// The sandbox as containerd sees it: of its fields, a sandbox in a list has those that are here.
+    /// The sandbox: CRI's message for it begins with the fields of one in a list.
     #[prost(message, optional, tag = "1")]
     pub status: Option<PodSandbox>,
     /// JSON by name.

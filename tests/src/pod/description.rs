@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::Program;
 use crate::cri::{
     Capability, ContainerConfig, ContainerMetadata, IdMapping, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
     ProfileType, SecurityProfile, UserNamespace,
 };
-
-use crate::Program;
 use crate::program::{Confinement, LOG, SHARED_DIRECTORY};
 
 /// The namespace of all pods of the tests, as Kubernetes would have it.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::cri::ContainerState;
 use anyhow::{Context, Result, ensure};
 
 use super::{Created, RunningPod, Shim};
+use crate::cri::ContainerState;
 use crate::durations::SOON;
 use crate::{task, wait};
 

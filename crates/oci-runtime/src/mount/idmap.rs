@@ -1,8 +1,8 @@
 //! Mounts whose file owners are shifted into a user namespace: the options `uidmap=` and `gidmap=`.
 //!
 //! containerd 2.x asks for them in the rootfs of a pod with user namespaces; it then need not copy and chown a
-//! snapshot. Owns the user namespace that describes the mapping. Intermediate mounts stay
-//! invisible and are gone when this returns, even after a failure.
+//! snapshot. Owns the user namespace that describes the mapping. Intermediate mounts stay invisible and are gone when
+//! this returns, even after a failure.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -54,7 +54,7 @@ impl UserNamespace {
     pub(super) fn mapped(&self, source: &Path) -> io::Result<OwnedFd> {
         let tree = copy(source)?;
         // EINVAL: this file system does not support it.
-        detached_mount::set(&tree, libc::MOUNT_ATTR_IDMAP, Some(&self.0))
+        detached_mount::set_attributes(&tree, libc::MOUNT_ATTR_IDMAP, Some(&self.0))
             .map_err(with_context(&format!("id-mapped mount of {}", source.display())))?;
         Ok(tree)
     }

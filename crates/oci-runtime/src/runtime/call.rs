@@ -101,9 +101,9 @@ impl Container {
         }
         let mut errors = log.map(|log| log.errors()).unwrap_or_default();
         let last = errors.pop();
-        if let Some(error) = errors.first() {
-            // runc's last error is what containerd's shim answers; its first is why a process that it started ended.
-            warn!(id = id(), %operation, error, "the OCI runtime failed, first by this error");
+        // runc's last error is what containerd's shim answers; its first is why a process that it started ended.
+        if let Some(error) = errors.first().filter(|first| last.as_ref() != Some(first)) {
+            warn!(container = %self.id, %operation, error, "the OCI runtime's first error; the caller gets its last");
         }
         let message =
             last.or_else(|| captured.as_mut().and_then(Captured::last_error_line)).unwrap_or_else(|| {

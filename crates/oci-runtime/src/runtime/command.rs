@@ -186,6 +186,7 @@ mod tests {
             file.write_all(entries.as_bytes()).unwrap();
             assert_eq!(log.errors().last().map(String::as_str), Some(message));
         }
+        assert_eq!(log.errors(), ["one", "three", "four"]);
     }
 
     /// A runtime that writes without end costs no more memory than one that reports why it failed.

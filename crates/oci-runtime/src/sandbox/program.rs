@@ -59,7 +59,7 @@ fn in_a_file_system(label: &str) -> io::Result<File> {
     write(&mut written, label)?;
     // What is open for writing cannot be executed.
     drop(written);
-    detached_mount::set(&mount, libc::MOUNT_ATTR_RDONLY, None)?;
+    detached_mount::set_attributes(&mount, libc::MOUNT_ATTR_RDONLY, None)?;
     Ok(openat(&mount, c"pause", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
 }
 
