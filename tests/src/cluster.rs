@@ -4,6 +4,7 @@
 pub mod workload;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -118,6 +119,18 @@ impl Cluster {
     /// If it exits with anything but 0.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.script("kubectl", arguments).await
+    }
+
+    /// Runs a kubectl that does not end by itself, for whole seconds. timeout ends it, as its process would outlive a killed
+    /// script.
+    ///
+    /// # Errors
+    /// Always if it has to be ended, with what it has printed.
+    pub async fn kubectl_for(&self, time: Duration, arguments: &[&str]) -> Result<String> {
+        let (seconds, script) = (time.as_secs().to_string(), command::script("cluster"));
+        let (script, directory) = (script.to_string_lossy(), self.directory.to_string_lossy());
+        let all = [&[&*seconds, &*script, "kubectl", &*directory], arguments].concat();
+        command::output("timeout", all).await
     }
 
     /// `kubectl get` of an object or of a list, parsed.

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::{pace, seconds};
@@ -22,11 +21,7 @@ async fn a_port_is_forwarded() -> Result<()> {
     let pod = Workload::pod(pod).run(&cluster).await?;
     pod.wait_ready(1, SOON).await?;
 
-    // timeout ends kubectl, whose process would outlive a killed script.
-    let limit = (20 * pace()).to_string();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/cluster");
-    let (script, directory) = (script.to_string_lossy(), cluster.directory().to_string_lossy());
-    let forward = [&limit, &*script, "kubectl", &directory, "port-forward", &pod.reference(), "19000:9000"];
+    let forward = ["port-forward", &*pod.reference(), "19000:9000"];
     let ask = || async {
         // kubectl listens in the network of the control plane.
         let network = File::open(format!("/proc/{}/ns/net", cluster.pid("kube-apiserver")?))?;
@@ -42,7 +37,7 @@ async fn a_port_is_forwarded() -> Result<()> {
     };
     let (answer, forwarded) = tokio::join!(
         wait::until_seen_every(seconds(1), "the forwarded port to answer", seconds(18), ask),
-        e2e::output("timeout", forward)
+        cluster.kubectl_for(seconds(20) * pace(), &forward)
     );
     // timeout's own exit code is an error too, with what kubectl printed.
     let answer = answer.with_context(|| format!("{:?}", forwarded.err()))?;
