@@ -12,10 +12,13 @@ use crate::instance::{CgroupDriver, is_alive};
 use crate::{Containerd, command, wait};
 
 /// Directories, inside the instance's root file system, with entries named after containers.
-const ENTRIES_BY_ID: [&str; 6] = [
+const ENTRIES_BY_ID: [&str; 8] = [
     "run/containerd/fifo",
     "run/containerd/runc/k8s.io",
     "run/containerd/runc/default",
+    // What podshim records of the sandboxes that it makes itself.
+    "run/containerd/runc/.k8s.io.podshim",
+    "run/containerd/runc/.default.podshim",
     "run/podshim",
     "run/netns",
     "run/containerd/s",

@@ -195,9 +195,9 @@ fn on_sandbox(state: &mut State, command: SandboxCommand) {
 
 /// Deletes a sandbox that was never started: no caller comes for it.
 fn forget_sandbox(state: &mut State) {
-    let Some(target) = state.sandbox.as_ref().map(|sandbox| Target::init(sandbox.id().clone())) else {
-        return;
-    };
+    let Some(sandbox) = &mut state.sandbox else { return };
+    sandbox.removal_requested();
+    let target = Target::init(sandbox.id().clone());
     info!("the sandbox was never started: it is removed");
     let (answer, answered) = oneshot::channel();
     // A removal that no caller waits for does not count (trap 12).

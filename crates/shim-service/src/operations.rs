@@ -47,6 +47,9 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
         _ => None,
     };
     let done = Finisher::new(op, id.clone(), state.reports.clone());
+    if matches!(operation, Operation::Start) {
+        sandbox_requests::start_begins(state, &id);
+    }
     if state.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
         return sandbox_requests::run(state, &id, &operation, done);
     }

@@ -48,7 +48,8 @@ pub(crate) struct PodSandbox {
     /// Its own spec, as plugins see it.
     spec: Value,
     created_at: WallTime,
-    forgotten_at: Instant,
+    /// When it is given up; `None` once a caller has started it.
+    forgotten_at: Option<Instant>,
 }
 
 impl PodSandbox {
@@ -97,7 +98,7 @@ impl PodSandbox {
             pins: Some(pins),
             place: place.to_owned(),
             created_at: wall_now(),
-            forgotten_at: Instant::now() + FORGOTTEN_AFTER,
+            forgotten_at: Some(Instant::now() + FORGOTTEN_AFTER),
             spec,
         };
         let path = details.bundle.join("config.json");
@@ -129,10 +130,21 @@ impl PodSandbox {
         self.created_at
     }
 
-    /// When a sandbox is given up that no caller has started. One whose create is under way is shown as created too (F11):
-    /// that create has a limit of its own.
+    /// When a sandbox is given up that no caller has started, though its process 1 may have ended since. One whose create is
+    /// under way is shown as created too (F11): that create has a limit of its own.
     pub(crate) fn forgotten_at(&self, view: &View) -> Option<Instant> {
-        (view.status == Status::Created && view.has_process).then_some(self.forgotten_at)
+        let is_made = view.status != Status::Created || view.has_process;
+        self.forgotten_at.filter(|_| is_made)
+    }
+
+    /// A caller starts it.
+    pub(crate) fn start_begins(&mut self) {
+        self.forgotten_at = None;
+    }
+
+    /// It is being removed. If that fails, it is tried again as late as the first time.
+    pub(crate) fn removal_requested(&mut self) {
+        self.forgotten_at = Some(Instant::now() + FORGOTTEN_AFTER);
     }
 
     /// Lets go of all that it holds. Containers that still run keep it.

@@ -163,6 +163,13 @@ pub(crate) fn forgotten_at(state: &State) -> Option<Instant> {
     sandbox.forgotten_at(&view)
 }
 
+/// A container starts: from now on its sandbox, if it is that, is not given up.
+pub(crate) fn start_begins(state: &mut State, id: &ContainerId) {
+    if let Some(sandbox) = state.sandbox.as_mut().filter(|sandbox| sandbox.is(id)) {
+        sandbox.start_begins();
+    }
+}
+
 /// Whether the sandbox exists and no caller has started it.
 pub(crate) fn is_unstarted(state: &State) -> bool {
     forgotten_at(state).is_some()

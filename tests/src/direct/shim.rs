@@ -12,7 +12,9 @@ use crate::durations::pace;
 use crate::{Containerd, Runtime};
 use anyhow::{Context, Result, bail, ensure};
 use containerd_shim_protos::bootstrap_api::BootstrapResult;
+use containerd_shim_protos::shim::shim::ShutdownRequest;
 use containerd_shim_protos::ttrpc::asynchronous::Client;
+use containerd_shim_protos::types::empty::Empty;
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use tokio::io::AsyncWriteExt;
@@ -196,5 +198,11 @@ impl Connection {
         };
         let response = self.client.request(request).await?;
         R::parse_from_bytes(&response.payload).map_err(|error| ttrpc::Error::Others(error.to_string()))
+    }
+
+    /// Ends the shim of the pod `id`, which may end before it has answered.
+    pub async fn shutdown(&self, id: &str) {
+        let request = ShutdownRequest { id: id.to_owned(), now: true, ..Default::default() };
+        let _ = self.call::<_, Empty>("Shutdown", &request).await;
     }
 }

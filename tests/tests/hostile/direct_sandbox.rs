@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use containerd_shim_protos::shim::shim::{
-    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, KillRequest, ShutdownRequest,
-    StartRequest, StartResponse, WaitRequest, WaitResponse,
+    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, KillRequest, StartRequest,
+    StartResponse, WaitRequest, WaitResponse,
 };
 use containerd_shim_protos::types::empty::Empty;
 use e2e::direct::bundle::{Bundle, root_file_system};
@@ -92,9 +92,7 @@ impl<'node> DirectSandbox<'node> {
             let _: DeleteResponse =
                 self.connection.call("Delete", &DeleteRequest { id: id(), ..Default::default() }).await?;
         }
-        // It may end before its answer.
-        let shutdown = ShutdownRequest { id: id(), now: true, ..Default::default() };
-        let _ = self.connection.call::<_, Empty>("Shutdown", &shutdown).await;
+        self.connection.shutdown(&self.id).await;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::durations::pace;
 use e2e::instance::status_number;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::time::Instant;
@@ -75,8 +76,12 @@ async fn ensure_bounded(node: &Containerd, pod: &RunningPod<'_>, begun: Instant)
 /// container after another, so that twelve take a while on a busy machine.
 async fn stop(pod: RunningPod<'_>) -> Result<()> {
     let begun = Instant::now();
-    wait::at_most(Duration::from_secs(50), "the stop waits for restarts or probes", pod.stop_sandbox())
-        .await?;
+    wait::at_most(
+        Duration::from_secs(50) * pace(),
+        "the stop waits for restarts or probes",
+        pod.stop_sandbox(),
+    )
+    .await?;
     println!("stopped in {:?}", begun.elapsed());
     pod.remove().await
 }

@@ -10,10 +10,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use containerd_shim_protos::shim::shim::{
-    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, ShutdownRequest, StartRequest,
-    StartResponse, WaitRequest, WaitResponse,
+    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, StartRequest, StartResponse,
+    WaitRequest, WaitResponse,
 };
-use containerd_shim_protos::types::empty::Empty;
 use e2e::direct::bundle::{Bundle, root_file_system};
 use e2e::direct::shim::{Binary, Connection};
 use e2e::durations::{AMPLE, pace};
@@ -56,8 +55,7 @@ async fn a_flood_of_output_arrives_whole() -> Result<()> {
     ensure!(exit.exit_status == 0, "dd has ended with {}", exit.exit_status);
     shim.call::<_, DeleteResponse>("Delete", &DeleteRequest { id: id.clone(), ..Default::default() }).await?;
     let arrived = reader.join().map_err(|_| anyhow!("the reader panicked"))?.context("cannot read")?;
-    // Shutdown may end the shim before its answer.
-    let _ = shim.call::<_, Empty>("Shutdown", &ShutdownRequest { id, now: true, ..Default::default() }).await;
+    shim.shutdown(&id).await;
     ensure!(arrived == count << 20, "{arrived} of {} bytes", count << 20);
     println!("{count} MiB of output");
     Ok(())

@@ -82,15 +82,9 @@ async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     let containers = answer["containers"].as_array().context("no containers")?;
     let states = containers.iter().map(|container| (&container["name"], &container["state"]));
     ensure!(states.filter(|(_, state)| *state == "running").count() == 3, "{answer}");
-    // The commands of the previous release have no timeline.
-    if exchange.installed == Build::Current {
-        let answer = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
-        let events = answer["events"].as_array().context("no events")?;
-        ensure!(
-            events.iter().any(|event| event["kind"] == "exited" && event["container"] == "app"),
-            "{answer}"
-        );
-    }
+    let answer = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
+    let events = answer["events"].as_array().context("no events")?;
+    ensure!(events.iter().any(|event| event["kind"] == "exited" && event["container"] == "app"), "{answer}");
 
     node.kill().await?;
     node.start_again().await?;

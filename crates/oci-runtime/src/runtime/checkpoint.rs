@@ -86,6 +86,9 @@ impl Container {
         options: &CheckpointOptions,
         cgroup: Option<&Cgroup>,
     ) -> Result<(), RuntimeError> {
+        if self.is_own_sandbox() {
+            return Err(self.refuse_checkpoint());
+        }
         let before = cgroup.map(Cgroup::freeze_state);
         let own = self.bundle.path().join(WORK_DIRECTORY);
         let work_path = options.work_path.as_deref().unwrap_or(&own);

@@ -235,6 +235,13 @@ impl Container {
         )
     }
 
+    /// The OCI runtime checkpoints what it has made.
+    pub(super) fn refuse_checkpoint(&self) -> RuntimeError {
+        let message = "podshim makes this sandbox itself and cannot checkpoint it: checkpoint the pod's containers, or set \
+                       sandbox = \"runtime\" in the node's file";
+        self.sandbox_error(Operation::Checkpoint, message.to_owned())
+    }
+
     pub(super) fn freeze_sandbox(
         &self,
         cgroup: Option<&Cgroup>,

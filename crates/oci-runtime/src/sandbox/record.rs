@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// How often the folder is made for one record, which other shims remove when they remove the last one in it.
+const TRIES: u32 = 1000;
+
 /// The place of one sandbox's record, beside the OCI runtime's own state.
 #[derive(Debug)]
 pub(crate) struct Record(PathBuf);
@@ -29,6 +32,22 @@ impl Record {
     /// # Errors
     /// The kernel's.
     pub(crate) fn write(&self, cgroups_path: &str) -> io::Result<()> {
+        let mut written = self.try_to_write(cgroups_path);
+        for _ in 1..TRIES {
+            // Another shim removes the folder with its last record: before this one is in it, or while the folder is made.
+            match &written {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
+                {
+                    written = self.try_to_write(cgroups_path);
+                }
+                _ => break,
+            }
+        }
+        written
+    }
+
+    fn try_to_write(&self, cgroups_path: &str) -> io::Result<()> {
         if let Some(folder) = self.0.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -66,6 +85,26 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The folder goes with its last record, which may be between another shim's two steps.
+    #[test]
+    fn a_record_is_written_while_the_last_other_one_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("k8s.io");
+        let turns = |id: &'static str| {
+            let record = Record::of(&root, id);
+            move || {
+                for _ in 0..5000 {
+                    record.write("/group").unwrap();
+                    record.remove().unwrap();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(turns("one"));
+            scope.spawn(turns("other"));
+        });
+    }
 
     /// Two namespaces of containerd may have containers of the same id.
     #[test]

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     process::SignalNumber,
     reaper::ExitWatch,
-    runtime::{CreateOptions, DeleteMode},
+    runtime::{CheckpointOptions, CreateOptions, DeleteMode},
     stdio::ChildStdio,
     test_support::{TestContainer, process, run, until, within},
 };
@@ -252,6 +252,13 @@ fn it_starts_ends_at_sigterm_and_is_deleted() {
         let expected = "OCI runtime exec failed: exec failed: unable to start container process: exec: \"sh\": executable \
                         file not found in $PATH";
         assert_eq!(refusal.to_string(), expected);
+        let path = container.bundle().path().join("checkpoint");
+        let refusal =
+            container.checkpoint(&path, &CheckpointOptions::default(), None).await.unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("OCI runtime checkpoint failed: podshim makes this sandbox itself"),
+            "{refusal}"
+        );
         // Ignored, as by any process 1 without a handler.
         for signal in [1, 10, 12, 17, 18, 21] {
             launched.process.signal(SignalNumber::new(signal).unwrap()).unwrap();

@@ -56,6 +56,19 @@ async fn process_1(api: &Api) -> Pid {
     Pid::from_raw(i32::try_from(info["pid"].as_i64().unwrap()).unwrap())
 }
 
+/// Kills it, and waits until the shim knows.
+async fn lose_process_1(api: &Api) {
+    kill(process_1(api).await, Signal::SIGKILL).unwrap();
+    for _ in 0..500 {
+        let info: Value = serde_json::from_str(&api.status().await.unwrap().info["info"]).unwrap();
+        if info["processStatus"] == "stopped" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the shim does not know that process 1 has ended");
+}
+
 fn status_line(pid: Pid, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -126,10 +139,24 @@ fn trap_32_a_sandbox_whose_process_1_dies_before_its_start_ends() {
         let group = PodGroup::make();
         let api = Api::of(&pod).await;
         api.create("pod", shared(&group)).await.unwrap();
-        kill(process_1(&api).await, Signal::SIGKILL).unwrap();
+        lose_process_1(&api).await;
         pass(Duration::from_secs(301)).await;
         until_gone(&api).await;
         pass(Duration::from_secs(121)).await;
+        ends(pod).await;
+        assert!(!api.place.exists());
+    });
+}
+
+/// The containerd that comes back ends it with a Shutdown, as one whose process 1 lives.
+#[test]
+fn trap_32_a_sandbox_whose_process_1_has_died_before_its_start_ends_with_shutdown() {
+    with_pod(async |pod| {
+        let group = PodGroup::make();
+        let api = Api::of(&pod).await;
+        api.create("pod", shared(&group)).await.unwrap();
+        lose_process_1(&api).await;
+        pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
         ends(pod).await;
         assert!(!api.place.exists());
     });
