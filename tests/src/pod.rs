@@ -9,7 +9,7 @@ mod sandbox;
 
 pub use cut_off::remove_all_of;
 pub(crate) use description::unique;
-pub use description::{PidNamespace, Pod};
+pub use description::{NetworkAndIpc, PidNamespace, Pod};
 
 use std::path::PathBuf;
 use std::time::Duration;

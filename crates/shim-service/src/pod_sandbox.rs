@@ -142,7 +142,7 @@ impl PodSandbox {
         self.forgotten_at = None;
     }
 
-    /// It is being removed. If that fails, it is tried again as late as the first time.
+    /// It is being removed. If that fails, it is removed once more after the same time.
     pub(crate) fn removal_requested(&mut self) {
         self.forgotten_at = Some(Instant::now() + FORGOTTEN_AFTER);
     }

@@ -34,6 +34,16 @@ pub enum PidNamespace {
     Node,
 }
 
+/// Which network and IPC namespaces a pod has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkAndIpc {
+    /// Its own.
+    #[default]
+    Pod,
+    /// The node's (`hostNetwork` and `hostIPC`).
+    Node,
+}
+
 /// A pod to be run.
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -42,6 +52,7 @@ pub struct Pod {
     annotations: HashMap<String, String>,
     pub(super) programs: Vec<Program>,
     pid_namespace: PidNamespace,
+    network_and_ipc: NetworkAndIpc,
     host_ids: Option<u32>,
     grace: Option<Duration>,
     pub(super) cgroup_parent: Option<String>,
@@ -58,6 +69,7 @@ impl Pod {
             annotations: HashMap::new(),
             programs: Vec::new(),
             pid_namespace: PidNamespace::default(),
+            network_and_ipc: NetworkAndIpc::default(),
             host_ids: None,
             grace: None,
             cgroup_parent: None,
@@ -119,6 +131,13 @@ impl Pod {
         self
     }
 
+    /// Sets which network and IPC namespaces it has.
+    #[must_use]
+    pub fn network_and_ipc(mut self, namespaces: NetworkAndIpc) -> Self {
+        self.network_and_ipc = namespaces;
+        self
+    }
+
     /// A user namespace for the pod (`hostUsers: false`): its ids 0 to 65535 are the node's from `first` on.
     #[must_use]
     pub fn user_namespace(mut self, first: u32) -> Self {
@@ -137,7 +156,17 @@ impl Pod {
             uids: self.id_mappings(),
             gids: self.id_mappings(),
         });
-        NamespaceOption { pid: pid.into(), userns_options, ..NamespaceOption::default() }
+        let others = match self.network_and_ipc {
+            NetworkAndIpc::Pod => NamespaceMode::Pod,
+            NetworkAndIpc::Node => NamespaceMode::Node,
+        };
+        NamespaceOption {
+            network: others.into(),
+            pid: pid.into(),
+            ipc: others.into(),
+            userns_options,
+            ..NamespaceOption::default()
+        }
     }
 
     fn id_mappings(&self) -> Vec<IdMapping> {

@@ -11,6 +11,8 @@ use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 
 /// Bytes of the binary: 2 MiB.
 const BINARY: u64 = 2 << 20;
+/// Bytes of the `podshim` command.
+const COMMAND: u64 = 2_500_000;
 /// Resident memory in kB, for a pod of pause and three containers. Most of it is code that the shims of a node share.
 const RESIDENT: u64 = 3_000;
 /// The same where hack/build had no musl: the pages of the C library are added.
@@ -22,6 +24,15 @@ const THREADS: u64 = 2;
 /// Open files for a pod of pause and three containers: 14 for each container (its pipes and fifos, both ends of each,
 /// its pidfd, the watch on its memory events), and those of the server.
 const OPEN_FILES: usize = 60;
+
+#[tokio::test]
+async fn the_command_stays_within_its_size() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let programs = fs::read_to_string(node.directory().join("bin"))?;
+    let size = fs::metadata(PathBuf::from(programs.trim()).join("podshim"))?.len();
+    ensure!(size <= COMMAND, "the command has {size} bytes, more than {COMMAND}; is it a release build?");
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
 use e2e::direct::bundle::Bundle;
 use e2e::durations::{AMPLE, SOON};
-use e2e::pod::PidNamespace;
+use e2e::instance::CgroupDriver;
+use e2e::pod::{NetworkAndIpc, PidNamespace};
 use e2e::task::Task;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use serde_json::json;
@@ -101,7 +102,9 @@ async fn it_has_the_profile_that_its_caller_gives_it() -> Result<()> {
     ];
     let output = task.attempt(&options, &["/pause"]).await?;
     ensure!((output.exit_code == Some(0)) == enabled, "{output:?}");
-    if enabled {
+    if !enabled {
+        ensure!(output.stderr.to_lowercase().contains("apparmor"), "{output:?}");
+    } else {
         let pid = task.wait_status("RUNNING").await?;
         let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
         ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
@@ -109,6 +112,75 @@ async fn it_has_the_profile_that_its_caller_gives_it() -> Result<()> {
         ensure!(profile == "podshim-e2e (enforce)\n", "{profile:?}");
     }
     task.remove().await
+}
+
+/// N5: with the systemd driver it has a scope like that of the OCI runtime's sandbox: also what keeps systemd from stopping it before
+/// the drain has ended.
+#[tokio::test]
+async fn it_has_a_scope_as_the_oci_runtimes() -> Result<()> {
+    let node = Containerd::start().await?;
+    if node.cgroup_driver()? == CgroupDriver::Cgroupfs {
+        println!("this cgroup driver makes no scopes");
+        return Ok(());
+    }
+    let (own, runtimes) = (scope_of_one(&node, "own").await?, scope_of_one(&node, "runtime").await?);
+    ensure!(own == runtimes, "{own:?}, the OCI runtime's: {runtimes:?}");
+    for property in ["Before=podshim-drain.service shutdown.target", "Conflicts=shutdown.target"] {
+        ensure!(own.iter().any(|shown| shown == property), "no {property}: {own:?}");
+    }
+    Ok(())
+}
+
+/// The properties of the scope of a pod's sandbox, which `maker` makes, without the names of other scopes.
+async fn scope_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
+    node.write_node_file(&format!("sandbox = {maker:?}")).await?;
+    let pod = Pod::new("scope").annotate("plan", "app=main").container(Program::new("app"));
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start("app").await?;
+    ensure!(pod.has_own_sandbox().await.is_ok() == (maker == "own"), "another made it");
+    let scope = format!("cri-containerd-{}.scope", pod.sandbox());
+    let properties = "--property=Before,Conflicts,TimeoutStopUSec,Delegate,DefaultDependencies,CollectMode,CPUWeight,CPUShares,\
+                      CPUQuotaPerSecUSec,MemoryMax,MemoryAccounting,TasksAccounting,ActiveState";
+    let shown = e2e::output("systemctl", ["show", &scope, properties]).await?;
+    let without_scopes = |line: &str| {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        let mut words: Vec<_> = value.split_whitespace().filter(|word| !word.ends_with(".scope")).collect();
+        words.sort_unstable();
+        format!("{name}={}", words.join(" "))
+    };
+    let mut shown: Vec<_> = shown.lines().map(without_scopes).collect();
+    shown.sort_unstable();
+    pod.stop_sandbox().await?;
+    pod.remove().await?;
+    let left = e2e::output("systemctl", ["show", &scope, "--property=ActiveState"]).await?;
+    ensure!(left.trim() == "ActiveState=inactive", "{left}");
+    Ok(shown)
+}
+
+/// `hostNetwork`, `hostIPC` and `hostPID`: the sandbox and its container have the namespaces of the node's containerd.
+#[tokio::test]
+async fn it_has_the_nodes_namespaces_where_the_pod_has_them() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("sandbox = \"own\"").await?;
+    let mut pod = Pod::new("node")
+        .pid_namespace(PidNamespace::Node)
+        .network_and_ipc(NetworkAndIpc::Node)
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("app").await?;
+    pod.has_own_sandbox().await?;
+    let sandbox = pod.sandbox_pid().await?;
+    let app = node.cri()?.container_pid(pod.id("app")?).await?;
+    // The pod's shim has those of its containerd.
+    let shim = pod.shim_pid()?;
+    for kind in ["net", "ipc", "pid"] {
+        let link = |pid: libc::pid_t| std::fs::read_link(format!("/proc/{pid}/ns/{kind}"));
+        let (nodes, its, apps) = (link(shim)?, link(sandbox)?, link(app)?);
+        ensure!(its == nodes && apps == nodes, "{kind}: {nodes:?}, sandbox {its:?}, app {apps:?}");
+    }
+    pod.stop_sandbox().await?;
+    pod.remove().await
 }
 
 /// `vm.memfd_noexec` 2 forbids the execution of all files in memory (Linux 6.3): podshim's program then runs from a file system of its
