@@ -95,7 +95,9 @@ impl Pod {
         };
         let mut footprint = Footprint::of_pod(&sandbox, &cgroup);
         footprint.add_shim_socket(node, "k8s.io", &sandbox)?;
-        footprint.add_network_namespace(&network_namespace(&cri, &sandbox).await?);
+        if let Some(path) = network_namespace(&cri, &sandbox).await? {
+            footprint.add_network_namespace(&path);
+        }
         let shim = if handler.starts_with("podshim") { Shim::Podshim } else { Shim::Other };
         Ok(RunningPod {
             pod: self,
@@ -337,11 +339,14 @@ impl RunningPod<'_> {
     }
 }
 
-async fn network_namespace(cri: &Cri, sandbox: &str) -> Result<String> {
+/// The path of its network namespace; `None` in the node's.
+async fn network_namespace(cri: &Cri, sandbox: &str) -> Result<Option<String>> {
     let status = cri.pod_sandbox_status(sandbox).await?;
     let info: serde_json::Value = serde_json::from_str(status.info.get("info").context("no sandbox info")?)?;
     let namespaces =
         info["runtimeSpec"]["linux"]["namespaces"].as_array().context("no namespaces in the spec")?;
     let network = namespaces.iter().find(|namespace| namespace["type"] == "network");
-    Ok(network.and_then(|namespace| namespace["path"].as_str()).context("no network namespace")?.to_owned())
+    network
+        .map(|network| Ok(network["path"].as_str().context("a network namespace without a path")?.to_owned()))
+        .transpose()
 }

@@ -1,6 +1,6 @@
 //! One container: its phase, what is known of its end, and what callers see of it.
 //!
-//! Owns every change of phase: one verb an event, which also resets what the event ends. Its parts (ending, hooks, freezer
+//! Owns its phase, which `events` alone changes: one verb an event, which also resets what the event ends. Its parts (ending, hooks, freezer
 //! ...) are types of their own with verbs of their own. Knows no pod: what an event means for others is decided above.
 
 pub(crate) mod ending;
