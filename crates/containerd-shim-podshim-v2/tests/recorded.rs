@@ -6,12 +6,15 @@
 mod common;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use common::{LIMIT, Node, finish, shut_down, spawn, succeeded};
 use containerd_shim_protos::api::{ConnectRequest, StateRequest};
 use containerd_shim_protos::ttrpc::{self, Code};
 use containerd_shim_protos::{Client, TaskClient};
+use oci_runtime::bundle::Bundle;
+use shim_service::options::RuntimeOptions;
 
 /// The namespace and the id inside the recordings.
 const NAMESPACE: &str = "podshim-recorded";
@@ -77,6 +80,22 @@ fn start(name: &str, input: &[u8], verbosity: &[&str]) {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
+/// No request of the Sandbox API has options, so `start` keeps them where the bundle has no spec yet (CONTRACT §1.7).
+fn options_are_kept(name: &str, input: &[u8], binary_name: Option<&str>) {
+    let mut node = Node::new(name);
+    node.namespace = NAMESPACE.to_owned();
+    let bundle = node.make_bundle(ID, &[]);
+    std::fs::remove_file(bundle.join("config.json")).unwrap();
+    let mut child = spawn(node.command(ID, "start").stdin(Stdio::piped()));
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let address = succeeded(finish(child));
+    let kept = RuntimeOptions::load(&Bundle::new(&bundle)).unwrap();
+    assert_eq!(kept.binary_name.as_deref(), binary_name, "{name}");
+    assert_eq!(kept.root.as_deref(), binary_name.map(|_| Path::new("/run/podshim-recorded")), "{name}");
+    shut_down(node.server(), &address);
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
 /// One test for all, because the namespace in the recordings is fixed and its state is shared.
 #[test]
 fn every_form_of_standard_input_starts_a_server() {
@@ -86,4 +105,7 @@ fn every_form_of_standard_input_starts_a_server() {
     start("options-table", &bytes(OPTIONS_TABLE), &[]);
     start("bootstrap", &bytes(BOOTSTRAP), &[]);
     start("bootstrap-options", &bytes(BOOTSTRAP_WITH_OPTIONS), &["-debug"]);
+    options_are_kept("kept-options-table", &bytes(OPTIONS_TABLE), Some("crun"));
+    options_are_kept("kept-bootstrap-options", &bytes(BOOTSTRAP_WITH_OPTIONS), Some("crun"));
+    options_are_kept("kept-bootstrap", &bytes(BOOTSTRAP), None);
 }

@@ -139,7 +139,7 @@ async fn scope_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
     pod.start("app").await?;
     ensure!(pod.has_own_sandbox().await.is_ok() == (maker == "own"), "another made it");
     let scope = format!("cri-containerd-{}.scope", pod.sandbox());
-    let properties = "--property=Before,Conflicts,TimeoutStopUSec,Delegate,DefaultDependencies,CollectMode,CPUWeight,CPUShares,\
+    let properties = "--property=Before,Conflicts,TimeoutStopUSec,Delegate,DefaultDependencies,CPUWeight,CPUShares,\
                       CPUQuotaPerSecUSec,MemoryMax,MemoryAccounting,TasksAccounting,ActiveState";
     let shown = e2e::output("systemctl", ["show", &scope, properties]).await?;
     let without_scopes = |line: &str| {
