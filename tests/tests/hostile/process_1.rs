@@ -157,6 +157,59 @@ async fn scope_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
     Ok(shown)
 }
 
+/// What a caller asks of a task is answered as for the OCI runtime's sandbox.
+#[tokio::test]
+async fn it_answers_as_any_task() -> Result<()> {
+    let node = Containerd::start().await?;
+    let (own, runtimes) = (answers_of_one(&node, "own").await?, answers_of_one(&node, "runtime").await?);
+    println!("{own:#?}");
+    ensure!(own == runtimes, "{own:#?}, the OCI runtime's: {runtimes:#?}");
+    Ok(())
+}
+
+/// What `ctr tasks` prints of the sandbox of a pod, which `maker` makes, without what differs between two pods.
+async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
+    node.write_node_file(&format!("sandbox = {maker:?}")).await?;
+    let pod = Pod::new("task").container(Program::new("app"));
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start("app").await?;
+    ensure!(pod.has_own_sandbox().await.is_ok() == (maker == "own"), "another made it");
+    let (id, pid) = (pod.sandbox().to_owned(), pod.sandbox_pid().await?.to_string());
+    let ask = async |arguments: &[&str]| {
+        let output = node.ctr().output(&[&["-n", "k8s.io", "tasks"], arguments].concat()).await?;
+        anyhow::Ok((output.exit_code, output.stdout.replace(&id, "ID").replace(&pid, "PID"), output.stderr))
+    };
+    let mut answers = Vec::new();
+    for arguments in [
+        ["ps", &id],
+        ["pause", &id],
+        ["list", ""],
+        ["pause", &id],
+        ["resume", &id],
+        ["list", ""],
+        ["resume", &id],
+        ["start", &id],
+        ["delete", &id],
+    ] {
+        let arguments: Vec<_> = arguments.into_iter().filter(|word| !word.is_empty()).collect();
+        let (exit_code, printed, _) = ask(&arguments).await?;
+        let of_it = printed
+            .lines()
+            .filter(|line| line.contains("ID"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        answers.push(format!("{}: {exit_code:?} {:?}", arguments[0], of_it.collect::<Vec<_>>()));
+    }
+    let (exit_code, metrics, error) = ask(&["metrics", "--format", "json", &id]).await?;
+    let metrics: serde_json::Value = serde_json::from_str(&metrics).with_context(|| error)?;
+    let kinds: Vec<_> = metrics.as_object().context("no metrics")?.keys().cloned().collect();
+    answers.push(format!("metrics: {exit_code:?} {kinds:?}"));
+    let (exit_code, _, _) = ask(&["exec", "--exec-id", "probe", &id, "/bin/sh"]).await?;
+    answers.push(format!("exec: {exit_code:?}"));
+    pod.stop_sandbox().await?;
+    pod.remove().await?;
+    Ok(answers)
+}
+
 /// `hostNetwork`, `hostIPC` and `hostPID`: the sandbox and its container have the namespaces of the node's containerd.
 #[tokio::test]
 async fn it_has_the_nodes_namespaces_where_the_pod_has_them() -> Result<()> {
