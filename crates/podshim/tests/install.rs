@@ -397,6 +397,11 @@ fn the_sandbox_api_is_for_containerd_2_3_and_later() {
     assert_eq!(node.files(), before);
     let installed = node.install(&["--sandboxer", "shim", "--containerd", "2.3"]);
     assert!(installed.status.success(), "{}", printed(&installed));
+    assert!(
+        printed(&installed).contains("loses cAdvisor's figures of pod networks"),
+        "{}",
+        printed(&installed)
+    );
     let file = node.root.path().join("etc/containerd/conf.d/podshim.toml");
     let text = fs::read_to_string(&file).expect("the runtime");
     assert!(

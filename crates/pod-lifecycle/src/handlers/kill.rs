@@ -1,7 +1,7 @@
 //! The signal table: what Kill(container, signal) means (K-rules).
 //!
 //! Owns the decision between delivering, holding and ending. Never decides when a held signal's turn comes: `rules::turns`
-//! does (T3). Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
+//! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
 
 use std::time::Duration;
 

@@ -11,6 +11,9 @@ use crate::finding::{Finding, Severity};
 use crate::node::Release;
 use crate::source::Source;
 
+/// What a node loses with `sandboxer = "shim"` (CONTRACT §5).
+pub(crate) const LOST_WITH_SHIM: &str = "cAdvisor's figures of pod networks, one SELinux level for a pod, and containerd's default \
+                                         sysctls but for sandbox-sysctls in /etc/podshim/config.toml";
 /// The plugin that has the runtimes, by the file's version.
 const PLUGINS: [(i64, &str); 2] = [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")];
 const TYPE: &str = "io.containerd.podshim.v2";
@@ -231,10 +234,10 @@ impl Config<'_> {
     /// Checks what `sandboxer = "shim"` needs, and says what is lost with it (CONTRACT §5).
     fn check_sandboxer(&mut self, line: usize, runtime: &dyn TableLike) {
         let at = self.line_of(runtime, "sandboxer");
-        let lost = "for containerd 2.3 and later: before, a pod of the node's network ends the daemon. Lost with it: cAdvisor's \
-                    figures of pod networks, one SELinux level for a pod, and containerd's default sysctls but for \
-                    sandbox-sysctls in /etc/podshim/config.toml";
-        let finding = self.note(Severity::Note, at, lost);
+        let note = format!(
+            "for containerd 2.3 and later: before, a pod of the node's network ends the daemon. Lost with it: {LOST_WITH_SHIM}"
+        );
+        let finding = self.note(Severity::Note, at, note);
         (finding.key, finding.value) = (Some("sandboxer".to_owned()), Some("shim".to_owned()));
         if text(runtime, "runtime_type") != Some(TYPE) {
             let message =

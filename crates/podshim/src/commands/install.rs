@@ -9,6 +9,7 @@ use clap::{Args, ValueHint};
 
 use super::in_use::{self, Node};
 use crate::bounded::Bound;
+use crate::check::containerd_config::LOST_WITH_SHIM;
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
 use crate::install::give_back::{Configuration, Undo};
@@ -228,6 +229,7 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
                 "{file}: --sandboxer shim needs a file of version 3: `containerd config migrate` writes one"
             )));
         }
+        print(&format!("With --sandboxer shim the node loses {LOST_WITH_SHIM}\n"))?;
     }
     let command = std::env::current_exe()?;
     let shim = arguments.shim.clone().unwrap_or_else(|| command.with_file_name("containerd-shim-podshim-v2"));
