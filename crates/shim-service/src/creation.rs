@@ -65,7 +65,7 @@ fn prepare(
     let mut spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
     cri::membership(id, &spec.annotations, &state.identity.id)
         .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
-    if let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| !sandbox.is(id)) {
+    if let Some(sandbox) = state.sandbox().filter(|sandbox| !sandbox.is(id)) {
         spec = sandbox.adapt(&bundle, sandbox_requests::process_1(state)).map_err(invalid)?;
     }
     pod_sandbox::refuse_no_process(&spec).map_err(invalid)?;
@@ -123,7 +123,7 @@ fn sandbox(state: &State, container: Container, details: &CreateDetails) -> Cont
 
 /// Of a sandbox of the Sandbox API, which has no image that the OCI runtime could run: process 1 of a shared pid namespace.
 fn process_1(state: &State, container: Container, details: &CreateDetails) -> Result<Container, String> {
-    if state.sandbox.as_ref().is_some_and(PodSandbox::has_no_process) {
+    if state.sandbox().is_some_and(PodSandbox::has_no_process) {
         return Ok(container);
     }
     match own_sandbox(&container, details) {

@@ -75,9 +75,7 @@ pub(crate) async fn run_until_empty(
     }
     state.count_what_has_ended();
     let past = inspect::past(&state);
-    if let Some(sandbox) = state.sandbox.take() {
-        sandbox.discard();
-    }
+    state.discard_sandbox();
     (state.publisher, state.tally, past)
 }
 
@@ -195,9 +193,7 @@ fn on_sandbox(state: &mut State, command: SandboxCommand) {
 
 /// Deletes a sandbox that was never started: no caller comes for it.
 fn forget_sandbox(state: &mut State) {
-    let Some(sandbox) = &mut state.sandbox else { return };
-    sandbox.removal_requested();
-    let target = Target::init(sandbox.id().clone());
+    let Some(target) = state.sandbox_removal_begins() else { return };
     info!("the sandbox was never started: it is removed");
     let (answer, answered) = oneshot::channel();
     // A removal that no caller waits for does not count (trap 12).

@@ -48,9 +48,9 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     };
     let done = Finisher::new(op, id.clone(), state.reports.clone());
     if matches!(operation, Operation::Start) {
-        sandbox_requests::start_begins(state, &id);
+        state.start_begins(&id);
     }
-    if state.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
+    if state.sandbox().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
         return sandbox_requests::run(state, &id, &operation, done);
     }
     let scope = match &operation {

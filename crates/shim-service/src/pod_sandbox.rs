@@ -143,7 +143,7 @@ impl PodSandbox {
     }
 
     /// It is being removed. If that fails, it is removed once more after the same time.
-    pub(crate) fn removal_requested(&mut self) {
+    pub(crate) fn removal_begins(&mut self) {
         self.forgotten_at = Some(Instant::now() + FORGOTTEN_AFTER);
     }
 

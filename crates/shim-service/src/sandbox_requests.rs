@@ -34,7 +34,7 @@ pub(crate) fn create(
     details: &SandboxDetails,
 ) -> Result<CreateDetails, ServiceError> {
     let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
-    if state.sandbox.is_some() || state.containers.contains_key(id) {
+    if state.sandbox().is_some() || state.containers.contains_key(id) {
         let message = format!("sandbox {id} already exists");
         return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
     }
@@ -47,7 +47,7 @@ pub(crate) fn create(
     let place = sandbox_directory(&state.context.state_directory);
     let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state)).map_err(invalid)?;
     name_entry(state, &sandbox);
-    state.sandbox = Some(sandbox);
+    state.sandbox_made(sandbox);
     Ok(CreateDetails {
         bundle: details.bundle.clone(),
         rootfs: Vec::new(),
@@ -104,7 +104,7 @@ pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: 
 
 /// A signal to a sandbox without a process ends it as it ends pause. Returns whether it was one.
 pub(crate) fn signal(state: &State, id: &ContainerId, signal: Signal) -> bool {
-    let is_it = state.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(id) && sandbox.has_no_process());
+    let is_it = state.sandbox().is_some_and(|sandbox| sandbox.is(id) && sandbox.has_no_process());
     let code = match signal {
         Signal::KILL => Some(137),
         Signal::TERM | Signal::INT => Some(0),
@@ -120,13 +120,13 @@ pub(crate) fn signal(state: &State, id: &ContainerId, signal: Signal) -> bool {
 
 /// Process 1 of the pod's shared pid namespace, while it lives.
 pub(crate) fn process_1(state: &State) -> Option<Pid> {
-    let sandbox = state.sandbox.as_ref().filter(|sandbox| !sandbox.has_no_process())?;
+    let sandbox = state.sandbox().filter(|sandbox| !sandbox.has_no_process())?;
     state.live_pid(sandbox.id())
 }
 
 /// SandboxStatus.
 pub(crate) fn status(state: &State, id: &ContainerId) -> Result<SandboxStatus, ServiceError> {
-    let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| sandbox.is(id)) else {
+    let Some(sandbox) = state.sandbox().filter(|sandbox| sandbox.is(id)) else {
         return Err(not_found(id));
     };
     let view = state.pod.view(&Target::init(id.clone()))?;
@@ -141,7 +141,7 @@ pub(crate) fn status(state: &State, id: &ContainerId) -> Result<SandboxStatus, S
 
 /// SandboxMetrics: those of the pod's cgroup, which the kubelet has made.
 pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceError> {
-    let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| sandbox.is(id)) else {
+    let Some(sandbox) = state.sandbox().filter(|sandbox| sandbox.is(id)) else {
         return Err(not_found(id));
     };
     let parent = sandbox.config().cgroup_parent.as_str();
@@ -158,16 +158,9 @@ pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceErr
 
 /// When a sandbox is removed that no caller has started.
 pub(crate) fn forgotten_at(state: &State) -> Option<Instant> {
-    let sandbox = state.sandbox.as_ref()?;
+    let sandbox = state.sandbox()?;
     let view = state.pod.view(&Target::init(sandbox.id().clone())).ok()?;
     sandbox.forgotten_at(&view)
-}
-
-/// A container starts: from now on its sandbox, if it is that, is not given up.
-pub(crate) fn start_begins(state: &mut State, id: &ContainerId) {
-    if let Some(sandbox) = state.sandbox.as_mut().filter(|sandbox| sandbox.is(id)) {
-        sandbox.start_begins();
-    }
 }
 
 /// Whether the sandbox exists and no caller has started it.

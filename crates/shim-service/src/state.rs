@@ -34,8 +34,7 @@ use crate::shared_namespaces::PidHistory;
 pub(crate) struct State {
     pub(crate) pod: Pod,
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
-    /// Of the Sandbox API; under any other caller the sandbox is a container like the others.
-    pub(crate) sandbox: Option<PodSandbox>,
+    sandbox: Option<PodSandbox>,
     pub(crate) requests: OpenRequests,
     pub(crate) reports: ReportSender,
     pub(crate) lifetime: Lifetime,
@@ -121,6 +120,29 @@ impl State {
         BoundedDuration::new(grace).get().min(self.longest_grace)
     }
 
+    /// The sandbox of the Sandbox API; under any other caller the sandbox is a container like the others.
+    pub(crate) fn sandbox(&self) -> Option<&PodSandbox> {
+        self.sandbox.as_ref()
+    }
+
+    pub(crate) fn sandbox_made(&mut self, sandbox: PodSandbox) {
+        self.sandbox = Some(sandbox);
+    }
+
+    /// A container starts: from now on its sandbox, if it is that, is not given up.
+    pub(crate) fn start_begins(&mut self, id: &ContainerId) {
+        if let Some(sandbox) = self.sandbox.as_mut().filter(|sandbox| sandbox.is(id)) {
+            sandbox.start_begins();
+        }
+    }
+
+    /// The sandbox is given up. What is to be deleted, if there is one.
+    pub(crate) fn sandbox_removal_begins(&mut self) -> Option<Target> {
+        let sandbox = self.sandbox.as_mut()?;
+        sandbox.removal_begins();
+        Some(Target::init(sandbox.id().clone()))
+    }
+
     /// Whether it is the sandbox of the Sandbox API, of which no caller knows as a task.
     pub(crate) fn is_pod_sandbox(&self, id: &ContainerId) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(id))
@@ -130,6 +152,13 @@ impl State {
     pub(crate) fn ended(&mut self, id: &ContainerId) {
         if let Some(sandbox) = self.sandbox.as_mut().filter(|sandbox| sandbox.is(id)) {
             sandbox.release();
+        }
+    }
+
+    /// Nothing of the sandbox is needed any more.
+    pub(crate) fn discard_sandbox(&mut self) {
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.discard();
         }
     }
 

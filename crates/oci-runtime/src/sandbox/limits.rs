@@ -147,7 +147,8 @@ fn or_max(limit: i64) -> String {
     if limit > 0 { limit.to_string() } else { "max".to_owned() }
 }
 
-/// From the shares of v1, 2 to 262,144, to the weight of v2, 1 to 10,000, as the OCI runtimes convert them.
+/// From the shares of v1, 2 to 262,144, to the weight of v2, 1 to 10,000, as runc 1.1 converts them. Later runtimes may do otherwise:
+/// CRI's 2 shares of a sandbox are a weight of 1 with crun 1.28 too.
 fn weight(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
 }
