@@ -162,6 +162,42 @@ fn trap_32_a_sandbox_whose_process_1_has_died_before_its_start_ends_with_shutdow
     });
 }
 
+/// The removal of one that is given up may fail: then it is tried again as late, and not all the time.
+#[test]
+fn trap_32_a_removal_that_fails_is_tried_again_later() {
+    with_pod(async |pod| {
+        let group = PodGroup::make();
+        let api = Api::of(&pod).await;
+        api.create("pod", shared(&group)).await.unwrap();
+        lose_process_1(&api).await;
+        let record = format!("/run/containerd/runc/.test-{}.podshim/pod", std::process::id());
+        let kept = fs::read(&record).unwrap();
+        fs::remove_file(&record).unwrap();
+        fs::create_dir(&record).unwrap();
+        pass(Duration::from_secs(301)).await;
+        api.status().await.unwrap();
+        let (begun, used) = (std::time::Instant::now(), processor_time());
+        while begun.elapsed() < Duration::from_millis(500) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let used = processor_time() - used;
+        assert!(used < Duration::from_millis(100), "{used:?} in half a second");
+        assert!(api.status().await.is_ok(), "it cannot be removed");
+        fs::remove_dir(&record).unwrap();
+        fs::write(&record, kept).unwrap();
+        pass(Duration::from_secs(301)).await;
+        until_gone(&api).await;
+        pass(Duration::from_secs(121)).await;
+        ends(pod).await;
+    });
+}
+
+/// Of this thread, which the shim shares.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
 /// Those of the pod's group, with all that is below it.
 #[test]
 fn the_metrics_of_a_sandbox_are_those_of_its_pod() {
