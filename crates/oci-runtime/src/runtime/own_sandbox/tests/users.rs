@@ -116,12 +116,21 @@ fn what_is_new_beside_an_existing_user_namespace_belongs_to_it() {
         enter.args(["--setuid", "0", "unshare", "--mount", "sh", "-c"]);
         enter.arg(
             "hostname; hostname other && hostname; cat /proc/sys/net/ipv4/ip_unprivileged_port_start; \
-             mount -t proc proc /proc && cat /proc/1/comm; mount -t mqueue q /proc/fs && echo queue",
+             mount -t proc proc /proc && cat /proc/1/comm; mount -t mqueue q /proc/fs && echo queue
+             for act in 'chmod 0 /proc/1/fd/0' 'chown 0 /proc/1/fd/0' 'touch /proc/1/root/a'; do
+                 $act 2>/dev/null && echo $act
+             done; nsenter --target 1 --mount chmod 0 /dev/null 2>/dev/null && echo entered",
         );
+        // The node's null device, as no device can be made here.
+        let device =
+            || fs::metadata(of_process(&launched, "fd/0")).map(|file| (file.rdev(), file.uid(), file.mode()));
+        let before = device().unwrap();
+        assert_eq!(before.0, fs::metadata("/dev/null").unwrap().rdev());
         #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
         let seen = enter.output().unwrap();
         let errors = String::from_utf8_lossy(&seen.stderr).into_owned();
         assert_eq!(String::from_utf8_lossy(&seen.stdout), "shop\nother\n0\npause\nqueue\n", "{errors}");
+        assert_eq!(device().unwrap(), before, "the mode of the node's null device");
         end(&container, launched.exit).await;
     });
 }
