@@ -32,5 +32,5 @@ pub use error::{Operation, RuntimeError};
 pub use features::features;
 pub use finished::{CallEnd, FinishedCall, take_finished_calls};
 pub use launch::Launched;
-pub use settings::{CgroupDriver, CreateOptions, RootSwitch, SessionKeyring};
+pub use settings::{CallEnvironment, CgroupDriver, CreateOptions, RootSwitch, SessionKeyring};
 pub use state::{RuntimeState, RuntimeStatus};

@@ -77,6 +77,11 @@ impl Container {
             for variable in SERVICE_MANAGER_VARIABLES {
                 command.env_remove(variable);
             }
+            for (variable, value) in self.runtime.environment.variables() {
+                if std::env::var_os(variable).is_none() {
+                    command.env(variable, value);
+                }
+            }
             command.arg("--root").arg(&self.runtime.root);
             if let Some(log) = &log {
                 command.arg("--log").arg(&log.path).args(["--log-format", "json"]);

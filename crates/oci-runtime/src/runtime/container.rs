@@ -5,7 +5,7 @@ use std::{
     rc::Rc,
 };
 
-use super::settings::CgroupDriver;
+use super::settings::{CallEnvironment, CgroupDriver};
 use crate::{
     bundle::Bundle,
     reaper::{Charge, Reaper},
@@ -20,6 +20,7 @@ pub struct Runtime {
     pub(super) root: PathBuf,
     pub(super) cgroup_driver: CgroupDriver,
     pub(super) criu: Option<PathBuf>,
+    pub(super) environment: CallEnvironment,
 }
 
 impl Runtime {
@@ -33,7 +34,13 @@ impl Runtime {
         root: impl Into<PathBuf>,
         cgroup_driver: CgroupDriver,
     ) -> Self {
-        Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver, criu: None }
+        let (binary, root) = (binary.into(), root.into());
+        Self { reaper, binary, root, cgroup_driver, criu: None, environment: CallEnvironment::default() }
+    }
+
+    /// The same runtime, called with this environment.
+    pub fn with_environment(self, environment: CallEnvironment) -> Self {
+        Self { environment, ..self }
     }
 
     /// The same runtime with the path of `criu`. Only runc before 1.2 needs it, for a criu outside of PATH.

@@ -12,6 +12,27 @@ pub enum CgroupDriver {
     Systemd,
 }
 
+/// What environment the runtime is called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallEnvironment {
+    /// The shim's.
+    #[default]
+    Shims,
+    /// The shim's, and for a Go program that ends soon: it collects no garbage and uses one processor. The container does not
+    /// have it, but a hook inherits it from runc.
+    BriefGoProgram,
+}
+
+impl CallEnvironment {
+    /// Its variables. What the shim's environment has already stays.
+    pub(super) fn variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Shims => &[],
+            Self::BriefGoProgram => &[("GOGC", "off"), ("GOMAXPROCS", "1")],
+        }
+    }
+}
+
 /// How the container's root becomes `/` (option NoPivotRoot).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RootSwitch {

@@ -296,6 +296,23 @@ fn the_service_managers_variables_of_containerd_do_not_reach_the_runtime() {
 }
 
 #[test]
+fn a_runtime_that_is_a_brief_go_program_is_called_as_that() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let environment = test.path("environment");
+        let runtime = fake_runtime(&test, &format!("env > {}", environment.display()));
+        for (kind, expected) in [(CallEnvironment::Shims, 0), (CallEnvironment::BriefGoProgram, 2)] {
+            let runtime = Rc::new(Runtime::clone(&runtime).with_environment(kind));
+            runtime.container("c", test.container.bundle().clone()).start().await.unwrap();
+            let environment = std::fs::read_to_string(&environment).unwrap();
+            let found =
+                environment.lines().filter(|line| ["GOGC=off", "GOMAXPROCS=1"].contains(line)).count();
+            assert_eq!(found, expected, "{kind:?}: {environment}");
+        }
+    });
+}
+
+#[test]
 fn early_exits_are_never_lost_over_many_short_containers() {
     run(async {
         let test = TestContainer::new(&["sh", "-c", "exit 9"], |_| {});

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
-use oci_runtime::runtime::{CgroupDriver, Runtime};
+use oci_runtime::runtime::{CallEnvironment, CgroupDriver, Runtime};
 use oci_runtime::spec::Spec;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,16 @@ impl RuntimeOptions {
         let driver = self.cgroup_driver_for(spec);
         Runtime::new(reaper, self.binary(), self.runtime_root(namespace), driver)
             .with_criu(self.criu_path.clone())
+            .with_environment(self.call_environment(spec))
+    }
+
+    /// runc's calls take a twelfth less processor time so. Not those of a container with hooks, which would inherit it, nor
+    /// those of a program of another name, which may be runc with hooks of its own.
+    pub(super) fn call_environment(&self, spec: &Spec) -> CallEnvironment {
+        match self.binary().file_name().is_some_and(|name| name == DEFAULT_BINARY) && spec.hooks.is_none() {
+            true => CallEnvironment::BriefGoProgram,
+            false => CallEnvironment::Shims,
+        }
     }
 
     /// Who creates the cgroup of a container with this spec.

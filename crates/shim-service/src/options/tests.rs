@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use oci_runtime::bundle::Bundle;
+use oci_runtime::runtime::CallEnvironment;
 use oci_runtime::spec::Spec;
 use protobuf::well_known_types::any::Any;
 
@@ -30,6 +31,24 @@ fn generic(body: &str) -> Result<RuntimeOptions, OptionsError> {
 fn no_message_is_no_options() {
     assert_eq!(runtime_options(None).unwrap(), RuntimeOptions::default());
     assert_eq!(runtime_options(Some(&Any::default())).unwrap(), RuntimeOptions::default());
+}
+
+#[test]
+fn runc_alone_and_without_hooks_is_called_as_a_brief_go_program() {
+    for (binary, spec, expected) in [
+        (None, "{}", CallEnvironment::BriefGoProgram),
+        (Some("/opt/runc"), "{}", CallEnvironment::BriefGoProgram),
+        (Some("crun"), "{}", CallEnvironment::Shims),
+        (Some("nvidia-container-runtime"), "{}", CallEnvironment::Shims),
+        (None, r#"{"hooks": {"createRuntime": [{"path": "/bin/true"}]}}"#, CallEnvironment::Shims),
+    ] {
+        let options = RuntimeOptions { binary_name: binary.map(str::to_owned), ..RuntimeOptions::default() };
+        assert_eq!(
+            options.call_environment(&serde_json::from_str::<Spec>(spec).unwrap()),
+            expected,
+            "{binary:?}"
+        );
+    }
 }
 
 /// The bytes of `ctr run --runc-binary crun --runc-root /run/x --runc-systemd-cgroup --no-pivot`.

@@ -176,11 +176,11 @@ fn trap_32_a_removal_that_fails_is_tried_again_later() {
         fs::create_dir(&record).unwrap();
         pass(Duration::from_secs(301)).await;
         api.status().await.unwrap();
-        let (begun, used) = (std::time::Instant::now(), processor_time());
-        while begun.elapsed() < Duration::from_millis(500) {
+        let before = processor_time();
+        for _ in 0..5 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let used = processor_time() - used;
+        let used = processor_time() - before;
         assert!(used < Duration::from_millis(100), "{used:?} in half a second");
         assert!(api.status().await.is_ok(), "it cannot be removed");
         fs::remove_dir(&record).unwrap();
