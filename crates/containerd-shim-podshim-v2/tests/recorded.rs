@@ -48,14 +48,19 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
+/// What `start` prints when it reads `input`.
+fn address_of(node: &Node, input: &[u8]) -> String {
+    let mut child = spawn(node.command(ID, "start").stdin(Stdio::piped()));
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    succeeded(finish(child))
+}
+
 /// Runs `start` with a recording, and calls the server at the address that it prints.
 fn start(name: &str, input: &[u8], verbosity: &[&str]) {
     let mut node = Node::new(name);
     node.namespace = NAMESPACE.to_owned();
     node.make_bundle(ID, &[]);
-    let mut child = spawn(node.command(ID, "start").stdin(Stdio::piped()));
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    let address = succeeded(finish(child));
+    let address = address_of(&node, input);
 
     // 64 hexadecimal digits in the default directory: every containerd takes that for "ttrpc, task v2".
     let digits = address.strip_prefix("unix:///run/containerd/s/").unwrap_or_else(|| panic!("{address}"));
@@ -86,9 +91,7 @@ fn options_are_kept(name: &str, input: &[u8], binary_name: Option<&str>) {
     node.namespace = NAMESPACE.to_owned();
     let bundle = node.make_bundle(ID, &[]);
     std::fs::remove_file(bundle.join("config.json")).unwrap();
-    let mut child = spawn(node.command(ID, "start").stdin(Stdio::piped()));
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    let address = succeeded(finish(child));
+    let address = address_of(&node, input);
     let kept = RuntimeOptions::load(&Bundle::new(&bundle)).unwrap();
     assert_eq!(kept.binary_name.as_deref(), binary_name, "{name}");
     assert_eq!(kept.root.as_deref(), binary_name.map(|_| Path::new("/run/podshim-recorded")), "{name}");

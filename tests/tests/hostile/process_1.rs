@@ -131,13 +131,19 @@ async fn it_has_a_scope_as_the_oci_runtimes() -> Result<()> {
     Ok(())
 }
 
-/// The properties of the scope of a pod's sandbox, which `maker` makes, without the names of other scopes.
-async fn scope_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
+/// A pod that is up, whose sandbox `maker` makes.
+async fn pod_by<'node>(node: &'node Containerd, maker: &str) -> Result<RunningPod<'node>> {
     node.write_node_file(&format!("sandbox = {maker:?}")).await?;
-    let pod = Pod::new("scope").annotate("plan", "app=main").container(Program::new("app"));
+    let pod = Pod::new("made").annotate("plan", "app=main").container(Program::new("app"));
     let mut pod = pod.run(node, Runtime::Podshim).await?;
     pod.start("app").await?;
     ensure!(pod.has_own_sandbox().await.is_ok() == (maker == "own"), "another made it");
+    Ok(pod)
+}
+
+/// The properties of the scope of a pod's sandbox, which `maker` makes, without the names of other scopes.
+async fn scope_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
+    let pod = pod_by(node, maker).await?;
     let scope = format!("cri-containerd-{}.scope", pod.sandbox());
     let properties = "--property=Before,Conflicts,TimeoutStopUSec,Delegate,DefaultDependencies,CPUWeight,CPUShares,\
                       CPUQuotaPerSecUSec,MemoryMax,MemoryAccounting,TasksAccounting,ActiveState";
@@ -169,11 +175,7 @@ async fn it_answers_as_any_task() -> Result<()> {
 
 /// What `ctr tasks` prints of the sandbox of a pod, which `maker` makes, without what differs between two pods.
 async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
-    node.write_node_file(&format!("sandbox = {maker:?}")).await?;
-    let pod = Pod::new("task").container(Program::new("app"));
-    let mut pod = pod.run(node, Runtime::Podshim).await?;
-    pod.start("app").await?;
-    ensure!(pod.has_own_sandbox().await.is_ok() == (maker == "own"), "another made it");
+    let pod = pod_by(node, maker).await?;
     let (id, pid) = (pod.sandbox().to_owned(), pod.sandbox_pid().await?.to_string());
     let ask = async |arguments: &[&str]| {
         let output = node.ctr().output(&[&["-n", "k8s.io", "tasks"], arguments].concat()).await?;

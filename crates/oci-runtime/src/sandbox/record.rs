@@ -32,19 +32,14 @@ impl Record {
     /// # Errors
     /// The kernel's.
     pub(crate) fn write(&self, cgroups_path: &str) -> io::Result<()> {
-        let mut written = self.try_to_write(cgroups_path);
         for _ in 1..TRIES {
-            // Another shim removes the folder with its last record: before this one is in it, or while the folder is made.
-            match &written {
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
-                {
-                    written = self.try_to_write(cgroups_path);
-                }
-                _ => break,
+            match self.try_to_write(cgroups_path).map_err(|error| (error.kind(), error)) {
+                // Another shim removes the folder with its last record: before this one is in it, or while the folder is made.
+                Err((io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists, _)) => {}
+                written => return written.map_err(|(_, error)| error),
             }
         }
-        written
+        self.try_to_write(cgroups_path)
     }
 
     fn try_to_write(&self, cgroups_path: &str) -> io::Result<()> {
