@@ -1,10 +1,11 @@
 /*
  * pod-member: a container of a test pod that does what its flags say and records when.
  *
- * Every event is one line, "<epoch seconds>.<ms> <name> <event> <code>", sent to stdout and appended
- * with a single O_APPEND write to a log that all containers of the pod share: the order of the
- * lines is the order in which things happened. A program and not a shell script because a shell
- * answers a signal only after its current child has ended.
+ * Every event is one line, "<epoch seconds>.<us> <name> <event> <code>", sent to stdout and appended
+ * with a single O_APPEND write to a log that all containers of the pod share. The times say in which
+ * order things happened. The order of the lines does not: a program that creates the log may wait
+ * for the file system's journal, and another that begins later then writes its line first. A program
+ * and not a shell script because a shell answers a signal only after its current child has ended.
  *
  * Events: Starting (exec'd), Started (start delay over), Term (stop signal, code = its number),
  * Signal (any other signal, code = its number), Exiting (code = exit code).
@@ -111,20 +112,30 @@ static long long now_ms(void)
 	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-static void record(const char *event, int code)
+static struct timespec time_of_day(void)
 {
-	char line[256];
 	struct timespec now;
-	int length;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	length = snprintf(line, sizeof(line), "%lld.%03ld %s %s %d\n", (long long)now.tv_sec,
-			  now.tv_nsec / 1000000, settings.name, event, code);
+	return now;
+}
+
+static void record_at(struct timespec at, const char *event, int code)
+{
+	char line[256];
+	int length = snprintf(line, sizeof(line), "%lld.%06ld %s %s %d\n", (long long)at.tv_sec,
+			      at.tv_nsec / 1000, settings.name, event, code);
+
 	if (log_fd >= 0 && write(log_fd, line, length) != length)
 		die(settings.log);
 	/* Errors are ignored: stdout may have no reader, and only the shared log counts. */
 	if (write(STDOUT_FILENO, line, length) < 0)
 		return;
+}
+
+static void record(const char *event, int code)
+{
+	record_at(time_of_day(), event, code);
 }
 
 static _Noreturn void leave(int code)
@@ -281,10 +292,11 @@ int main(int argc, char **argv)
 	enum { STARTED, LISTEN, READY, NOTIFY, RUN_FROM, RUN_OVER, TERM_OVER, DEADLINES };
 	long long deadlines[DEADLINES] = { NEVER, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER };
 	struct pollfd polled[2] = { { .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN } };
+	struct timespec execd = time_of_day();
 	sigset_t signals;
 	int run;
 
-	/* Before anything else: a signal that comes now must be recorded, not lost. But not SIGPIPE of a stdout without a
+	/* Before anything that takes time: a signal that comes now must be recorded, not lost. But not SIGPIPE of a stdout without a
 	 * reader after the shim was killed: each record of it would cause the next, and SIGTERM would never be handled. */
 	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&signals);
@@ -303,7 +315,7 @@ int main(int argc, char **argv)
 		if (log_fd < 0)
 			die(settings.log);
 	}
-	record("Starting", 0);
+	record_at(execd, "Starting", 0);
 	if (settings.leave_child)
 		leave_child();
 

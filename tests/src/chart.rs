@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn a_lane_has_hold_run_and_stop() {
-        let log = "104.000 app Starting 0\n110.000 app Term 15\n112.000 app Exiting 0\n";
+        let log = "104.000000 app Starting 0\n110.000000 app Term 15\n112.000000 app Exiting 0\n";
         let wanted = [(102, 104, Phase::Held), (104, 110, Phase::Running), (110, 112, Phase::Stopping)];
         assert_eq!(spans(log, 102, 113), wanted);
     }
 
     #[test]
     fn a_restart_is_a_gap_that_backs_off() {
-        let log = "1.000 app Starting 0\n2.000 app Exiting 1\n4.000 app Starting 0\n";
+        let log = "1.000000 app Starting 0\n2.000000 app Exiting 1\n4.000000 app Starting 0\n";
         let wanted = [(1, 2, Phase::Running), (2, 4, Phase::BackingOff), (4, 9, Phase::Running)];
         assert_eq!(spans(log, 1, 9), wanted);
     }

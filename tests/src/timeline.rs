@@ -1,5 +1,6 @@
 //! The record of a pod's life: parses the shared log that its containers append to, and checks orders in it.
-//! The order of lines is the order of events; times are used for distances only.
+//! The times are the order of events. The order of lines is not: a program that creates the log may wait for the file
+//! system's journal, and a line of one that began later is then the first.
 
 use std::fmt;
 use std::path::Path;
@@ -41,7 +42,7 @@ impl Event {
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When, since the Unix epoch, to the millisecond.
+    /// When, since the Unix epoch, to the microsecond.
     pub at: Duration,
     /// The container's name.
     pub container: String,
@@ -61,12 +62,13 @@ impl Timeline {
     /// Reads a log.
     ///
     /// # Errors
-    /// If a line is not `<epoch seconds>.<ms> <name> <event> <code>`.
+    /// If a line is not `<epoch seconds>.<microseconds> <name> <event> <code>`.
     pub fn parse(log: &str) -> Result<Self> {
-        let entries = log
+        let mut entries = log
             .lines()
             .map(|line| parse_line(line).with_context(|| format!("not a timeline entry: {line:?}")))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
+        entries.sort_by_key(|entry| entry.at);
         Ok(Self { entries })
     }
 
@@ -284,11 +286,11 @@ impl fmt::Display for Timeline {
 
 fn parse_line(line: &str) -> Option<Entry> {
     let mut words = line.split(' ');
-    let (seconds, milliseconds) = words.next()?.split_once('.')?;
-    if milliseconds.len() != 3 {
+    let (seconds, microseconds) = words.next()?.split_once('.')?;
+    if microseconds.len() != 6 {
         return None;
     }
-    let at = Duration::from_secs(seconds.parse().ok()?) + Duration::from_millis(milliseconds.parse().ok()?);
+    let at = Duration::from_secs(seconds.parse().ok()?) + Duration::from_micros(microseconds.parse().ok()?);
     let entry = Entry {
         at,
         container: words.next()?.to_owned(),
@@ -303,16 +305,16 @@ mod tests {
     use super::*;
 
     const LOG: &str = "\
-100.000 init Starting 0
-100.000 init Started 0
-100.250 init Exiting 0
-100.251 proxy Starting 0
-100.251 proxy Started 0
-100.251 app Starting 0
-100.300 app Started 0
-101.300 app Term 15
-101.300 proxy Starting 0
-103.300 app Exiting 7
+100.000000 init Starting 0
+100.000000 init Started 0
+100.250000 init Exiting 0
+100.251000 proxy Starting 0
+100.251000 proxy Started 0
+100.251000 app Starting 0
+100.300000 app Started 0
+101.300000 app Term 15
+101.300000 proxy Starting 0
+103.300000 app Exiting 7
 ";
 
     fn timeline() -> Timeline {
@@ -322,11 +324,17 @@ mod tests {
     #[test]
     fn a_line_of_another_form_is_an_error_that_shows_it() {
         for line in
-            ["", "100 a Starting 0", "100.1 a Starting 0", "100.000 a Stopping 0", "100.000 a Term 15 x"]
+            ["", "100 a Starting 0", "100.1 a Starting 0", "100.000000 a Stopping 0", "100.000000 a Term 15 x"]
         {
             let error = Timeline::parse(&format!("{LOG}{line}\n")).expect_err(line);
             assert!(error.to_string().contains(&format!("{line:?}")), "{error}");
         }
+    }
+
+    #[test]
+    fn order_is_that_of_the_times_whichever_line_was_written_first() {
+        let timeline = Timeline::parse("1.000002 app Starting 0\n1.000001 proxy Starting 0\n").expect("a valid log");
+        timeline.before(("proxy", Event::Starting), ("app", Event::Starting)).expect("proxy was first");
     }
 
     #[test]

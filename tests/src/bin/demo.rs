@@ -187,22 +187,22 @@ mod tests {
     use super::*;
 
     const KEPT: &str = "\
-10.000 fetch Starting 0
-10.900 fetch Exiting 0
-10.905 migrate Starting 0
-11.600 migrate Exiting 0
-11.605 proxy Starting 0
-12.807 logs Starting 0
-13.610 worker Starting 0
-13.612 web Starting 0
-15.600 web Term 15
-15.600 worker Term 15
-16.400 worker Exiting 0
-17.100 web Exiting 0
-17.102 logs Term 15
-17.602 logs Exiting 0
-17.604 proxy Term 15
-18.104 proxy Exiting 0
+10.000000 fetch Starting 0
+10.900000 fetch Exiting 0
+10.905000 migrate Starting 0
+11.600000 migrate Exiting 0
+11.605000 proxy Starting 0
+12.807000 logs Starting 0
+13.610000 worker Starting 0
+13.612000 web Starting 0
+15.600000 web Term 15
+15.600000 worker Term 15
+16.400000 worker Exiting 0
+17.100000 web Exiting 0
+17.102000 logs Term 15
+17.602000 logs Exiting 0
+17.604000 proxy Term 15
+18.104000 proxy Exiting 0
 ";
 
     fn broken(log: &str) -> Vec<&'static str> {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_gate_that_opens_early_is_seen() {
         assert_eq!(
-            broken(&KEPT.replace("11.605 proxy", "11.620 proxy")),
+            broken(&KEPT.replace("11.605000 proxy", "11.620000 proxy")),
             ["logs starts when proxy's port is open (U2)"]
         );
     }
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn a_sidecar_stopped_before_the_last_main_is_seen() {
         let early = KEPT
-            .replace("17.102 logs Term 15\n", "")
-            .replace("17.100 web", "16.500 logs Term 15\n17.100 web");
+            .replace("17.102000 logs Term 15\n", "")
+            .replace("17.100000 web", "16.500000 logs Term 15\n17.100000 web");
         assert_eq!(broken(&early), ["logs gets its stop signal after web has exited (T1)"]);
     }
 }
