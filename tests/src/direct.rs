@@ -4,5 +4,6 @@
 
 pub mod bundle;
 pub mod container;
+pub mod sandbox;
 pub mod shim;
 pub mod streams;

@@ -323,9 +323,13 @@ mod tests {
 
     #[test]
     fn a_line_of_another_form_is_an_error_that_shows_it() {
-        for line in
-            ["", "100 a Starting 0", "100.1 a Starting 0", "100.000000 a Stopping 0", "100.000000 a Term 15 x"]
-        {
+        for line in [
+            "",
+            "100 a Starting 0",
+            "100.1 a Starting 0",
+            "100.000000 a Stopping 0",
+            "100.000000 a Term 15 x",
+        ] {
             let error = Timeline::parse(&format!("{LOG}{line}\n")).expect_err(line);
             assert!(error.to_string().contains(&format!("{line:?}")), "{error}");
         }
@@ -333,7 +337,8 @@ mod tests {
 
     #[test]
     fn order_is_that_of_the_times_whichever_line_was_written_first() {
-        let timeline = Timeline::parse("1.000002 app Starting 0\n1.000001 proxy Starting 0\n").expect("a valid log");
+        let timeline =
+            Timeline::parse("1.000002 app Starting 0\n1.000001 proxy Starting 0\n").expect("a valid log");
         timeline.before(("proxy", Event::Starting), ("app", Event::Starting)).expect("proxy was first");
     }
 

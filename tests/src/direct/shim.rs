@@ -19,8 +19,8 @@ use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use tokio::io::AsyncWriteExt;
 
-/// Every answer of a healthy shim takes less (times the machine's [`pace`]).
-const CALL_LIMIT: Duration = Duration::from_secs(20);
+/// Every answer of a healthy shim takes less (times the machine's [`pace`]), also where it waits for systemd in vain.
+const CALL_LIMIT: Duration = Duration::from_secs(40);
 
 /// The output of an action of the binary.
 #[derive(Debug)]

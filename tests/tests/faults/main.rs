@@ -7,4 +7,5 @@ mod history;
 mod oci_runtime;
 mod planned;
 mod resources;
+mod sandboxes;
 mod support;

@@ -2,7 +2,6 @@
 //! with its effect. `hack/stress --hostile` runs all of them at once.
 
 mod all_at_once;
-mod direct_sandbox;
 mod files;
 mod messages;
 mod neighbours;

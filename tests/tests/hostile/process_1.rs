@@ -7,14 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
 use e2e::direct::bundle::Bundle;
+use e2e::direct::sandbox::DirectSandbox;
 use e2e::durations::{AMPLE, SOON};
 use e2e::instance::CgroupDriver;
 use e2e::pod::{NetworkAndIpc, PidNamespace};
 use e2e::task::Task;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use serde_json::json;
-
-use crate::direct_sandbox::DirectSandbox;
 
 const KEYCTL_GET_SECURITY: libc::c_long = 17;
 
@@ -83,6 +82,23 @@ async fn process_1_reaps_the_orphans_of_its_pod() -> Result<()> {
         Ok((sh(&format!("cat {files}")).await?.stdout.is_empty()).then_some(()))
     })
     .await?;
+    pod.remove().await
+}
+
+/// A pause image may say what it likes: of a pod's sandbox podshim takes nothing from it. The program of this one would end at once,
+/// and the pod with it.
+#[tokio::test]
+async fn the_program_of_a_pause_image_does_not_run() -> Result<()> {
+    let node = Containerd::start().await?;
+    let file = node.directory().join("config.toml");
+    let text = std::fs::read_to_string(&file)?;
+    ensure!(text.contains("podshim.test/pause:1"), "{text}");
+    std::fs::write(&file, text.replace("podshim.test/pause:1", "podshim.test/hostile-pause:1"))?;
+    node.kill().await?;
+    node.start_again().await?;
+    let pod = own_sandbox(&node, Program::new("app").capability("SYS_PTRACE").unconfined()).await?;
+    let output = pod.exec("app", &["sh", "-c", "cat /proc/1/comm; ls -A /proc/1/root/"]).await?;
+    ensure!(output.stdout == "pause\n", "{output:?}");
     pod.remove().await
 }
 
@@ -259,7 +275,8 @@ done
 cat errors >&2
 cat answer
 ";
-    let sandbox = DirectSandbox::of(&node, |shim| shim.behind("noexec", script)).await?;
+    let directory = tempfile::tempdir()?;
+    let sandbox = DirectSandbox::of(&node, directory.path(), |shim| shim.behind("noexec", script)).await?;
     sandbox.create(Ok).await?;
     let process = sandbox.process()?;
     let program = std::fs::read_link(process.join("exe"))?;
@@ -272,7 +289,8 @@ cat answer
 async fn it_has_the_names_and_the_keyring_of_its_spec() -> Result<()> {
     let node = Containerd::start().await?;
     for no_new_keyring in [false, true] {
-        let sandbox = DirectSandbox::of(&node, Ok).await?;
+        let directory = tempfile::tempdir()?;
+        let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
         let options = Options { no_new_keyring, ..Options::default() };
         let named = |bundle: Bundle| bundle.spec(|spec| spec["domainname"] = json!("shop.example"));
         sandbox.create(|bundle| named(bundle).options(&options)).await?;
@@ -298,7 +316,8 @@ async fn it_has_the_labels_that_its_caller_gives_it() -> Result<()> {
     let node = Containerd::start().await?;
     let (label, files) =
         ("system_u:system_r:container_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2");
-    let sandbox = DirectSandbox::of(&node, Ok).await?;
+    let directory = tempfile::tempdir()?;
+    let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
     let created = sandbox.create(|bundle| {
         Ok(bundle.spec(|spec| {
             spec["process"]["selinuxLabel"] = json!(label);

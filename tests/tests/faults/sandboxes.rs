@@ -1,0 +1,177 @@
+//! A sandbox that podshim makes itself, on a node that has no descriptors left, no room, or a systemd that does not answer: the
+//! error says so, nothing of the sandbox is left, and the same shim makes it once the node has what it needs.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use containerd_shim_protos::shim::oci::Options;
+use containerd_shim_protos::shim::shim::CreateTaskRequest;
+use e2e::Containerd;
+use e2e::direct::sandbox::DirectSandbox;
+use e2e::durations::at_most;
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio::time::Instant;
+
+/// More descriptors, pages or files than a sandbox needs.
+const ENOUGH: u64 = 40;
+
+/// Checks that a Create which failed has left no process, no control group, no mount and no record.
+async fn ensure_nothing_left(sandbox: &DirectSandbox<'_>, root: &Path) -> Result<()> {
+    ensure!(sandbox.process().is_err(), "it has a process");
+    let name = format!("*{}*", sandbox.id());
+    let groups = e2e::output("find", ["/sys/fs/cgroup", "-type", "d", "-name", &name]).await?;
+    ensure!(groups.is_empty(), "{groups}");
+    let mounts = std::fs::read_to_string(format!("/proc/{}/mounts", sandbox.shim().await?))?;
+    ensure!(!mounts.contains(&format!("{}/rootfs", sandbox.id())), "{mounts}");
+    let record = root.join(".podshim-e2e.podshim").join(sandbox.id());
+    ensure!(!record.exists(), "{} is there", record.display());
+    Ok(())
+}
+
+/// Creates the sandbox with `give(0)`, `give(1)` and so on of what it needs, until there is enough, and removes it. Each Create
+/// before that must fail with one of `words`.
+async fn create_with_more_and_more(
+    sandbox: DirectSandbox<'_>,
+    create: &CreateTaskRequest,
+    root: &Path,
+    words: &[&str],
+    give: impl AsyncFn(Option<u64>) -> Result<()>,
+) -> Result<()> {
+    let mut given = 0;
+    loop {
+        give(Some(given)).await?;
+        let created = sandbox.try_create(create).await;
+        give(None).await?;
+        let Err(error) = created else { break };
+        let error = error.to_string();
+        ensure!(words.iter().any(|word| error.contains(word)), "{given}: {error}");
+        ensure_nothing_left(&sandbox, root).await.with_context(|| format!("{given}: {error}"))?;
+        given += 1;
+        ensure!(given < ENOUGH, "no sandbox with {given}: {error}");
+    }
+    println!("created with {given}");
+    ensure!(given > 1, "{given} are enough");
+    sandbox.start().await?;
+    let program = std::fs::read_link(sandbox.process()?.join("exe"))?;
+    ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+    sandbox.remove().await
+}
+
+#[tokio::test]
+async fn without_descriptors_a_sandbox_is_refused_and_nothing_is_left() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let directory = tempfile::tempdir()?;
+    let root = directory.path().join("runc");
+    let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
+    let create = sandbox.prepare(|bundle| bundle.options(&options(&root)))?;
+    let shim = sandbox.shim().await?.to_string();
+    let before =
+        e2e::output("prlimit", ["--pid", &shim, "--nofile", "--noheadings", "--output", "SOFT"]).await?;
+    let open: BTreeSet<u64> = std::fs::read_dir(format!("/proc/{shim}/fd"))?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let limit = async |free: Option<u64>| {
+        let limit = match free {
+            Some(free) => {
+                (0..).filter(|number| !open.contains(number)).nth(free.try_into()?).context("a number")?
+            }
+            None => before.trim().parse()?,
+        };
+        e2e::output("prlimit", ["--pid", &shim, &format!("--nofile={limit}:")]).await.map(drop)
+    };
+    // EMFILE.
+    create_with_more_and_more(sandbox, &create, &root, &["os error 24", "EMFILE"], limit).await
+}
+
+/// A file system in memory, mounted for one test.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    async fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        e2e::output("mount", ["-t", "tmpfs", "-o", "size=64m", "small", &place(&directory)]).await?;
+        Ok(Self(directory))
+    }
+
+    /// Leaves so many pages, or files, free.
+    async fn leave(&self, what: Scarce, number: Option<u64>) -> Result<()> {
+        let used = nix::sys::statvfs::statvfs(self.0.path())?;
+        let (pages, files) = (used.blocks() - used.blocks_free(), used.files() - used.files_free());
+        let limit = match (what, number) {
+            (Scarce::Pages, Some(number)) => format!("remount,size={}", (pages + number).max(1) * 4096),
+            (Scarce::Files, Some(number)) => format!("remount,nr_inodes={}", files + number),
+            (_, None) => "remount,size=64m,nr_inodes=10000".to_owned(),
+        };
+        e2e::output("mount", ["-o", &limit, &place(&self.0)]).await.map(drop)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.0.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+/// What a disk may run out of.
+#[derive(Clone, Copy)]
+enum Scarce {
+    Pages,
+    Files,
+}
+
+fn place(directory: &TempDir) -> String {
+    directory.path().to_string_lossy().into_owned()
+}
+
+#[tokio::test]
+async fn on_a_full_disk_a_sandbox_is_refused_and_nothing_is_left() -> Result<()> {
+    let node = Containerd::connect().await?;
+    for what in [Scarce::Pages, Scarce::Files] {
+        let disk = SmallDisk::new().await?;
+        let root = disk.0.path().join("runc");
+        let sandbox = DirectSandbox::of(&node, disk.0.path(), Ok).await?;
+        let create = sandbox.prepare(|bundle| bundle.options(&options(&root)))?;
+        let leave = async |number| disk.leave(what, number).await;
+        create_with_more_and_more(sandbox, &create, &root, &["os error 28", "ENOSPC"], leave).await?;
+    }
+    Ok(())
+}
+
+/// N5. The shim answers others meanwhile, and gives up in half a minute.
+#[tokio::test]
+async fn with_a_systemd_that_hangs_a_sandbox_is_refused_and_nothing_is_left() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let directory = tempfile::tempdir()?;
+    let root = directory.path().join("runc");
+    // The kernel accepts for it.
+    let _systemd = UnixListener::bind(directory.path().join("systemd"))?;
+    let script = format!(
+        "#!/bin/sh
+exec unshare --mount sh -c 'mkdir -p /run/systemd && mount -t tmpfs hanging /run/systemd && : >/run/systemd/private &&
+    mount --bind {}/systemd /run/systemd/private && exec SHIM \"$@\"' sh \"$@\"
+",
+        directory.path().display()
+    );
+    let sandbox =
+        DirectSandbox::of(&node, directory.path(), |shim| shim.behind("beside-systemd", &script)).await?;
+    let options = Options { systemd_cgroup: true, ..options(&root) };
+    let cgroup = format!("system.slice:cri-containerd:{}", sandbox.id());
+    let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
+    let begun = Instant::now();
+    let (created, asked) = tokio::join!(sandbox.try_create(&create), async {
+        e2e::wait::quiet_time(Duration::from_secs(1)).await;
+        sandbox.shim().await.map(|_| begun.elapsed())
+    });
+    ensure!(at_most(asked?, Duration::from_secs(2)), "the shim does not answer while it waits");
+    let error = created.err().context("it was made without systemd")?.to_string();
+    ensure!(error.contains("/run/systemd/private: no answer in 25s"), "{error}");
+    ensure_nothing_left(&sandbox, &root).await?;
+    sandbox.remove().await
+}
+
+fn options(root: &Path) -> Options {
+    Options { root: root.to_string_lossy().into_owned(), ..Options::default() }
+}
