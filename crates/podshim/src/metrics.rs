@@ -25,7 +25,8 @@ pub fn exposition(pods: &[PodReport], counts: &BTreeMap<String, Counts>) -> Stri
 /// What pods are now. It ends with the pod.
 fn gauges(text: &mut String, pods: &[PodReport]) {
     family(text, "podshim_pods", "Pods on this node, by state; dead and silent are those of their shims.");
-    for (state, name) in STATES {
+    for state in PodState::ALL {
+        let name = label(state);
         let count = pods.iter().filter(|pod| pod.state == state).count();
         let _ = writeln!(text, "podshim_pods{{state=\"{name}\"}} {count}");
     }
@@ -93,16 +94,14 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
     });
 }
 
-const STATES: [(PodState, &str); 8] = [
-    (PodState::Running, "running"),
-    (PodState::Stopping, "stopping"),
-    (PodState::Restarting, "restarting"),
-    (PodState::Completed, "completed"),
-    (PodState::Failed, "failed"),
-    (PodState::Stopped, "stopped"),
-    (PodState::ShimDead, "dead"),
-    (PodState::ShimSilent, "silent"),
-];
+/// The value of the label `state`: the state's words, without what a metric of pods need not say.
+fn label(state: PodState) -> &'static str {
+    match state {
+        PodState::ShimDead => "dead",
+        PodState::ShimSilent => "silent",
+        other => other.words(),
+    }
+}
 
 fn family(text: &mut String, name: &str, help: &str) {
     text::family(text, name, "gauge", help);

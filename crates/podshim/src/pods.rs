@@ -251,6 +251,18 @@ impl PodReport {
 }
 
 impl PodState {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Stopping,
+        Self::Restarting,
+        Self::Completed,
+        Self::Failed,
+        Self::Stopped,
+        Self::ShimDead,
+        Self::ShimSilent,
+    ];
+
     /// The state as the tables show it.
     pub fn words(self) -> &'static str {
         match self {
