@@ -12,7 +12,7 @@ use std::{
     os::unix::process::CommandExt,
     pin::Pin,
     process::Command,
-    rc::Rc,
+    rc::{Rc, Weak},
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
@@ -24,6 +24,7 @@ use nix::{
 use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
     sync::oneshot,
+    task::yield_now,
 };
 use tracing::{debug, error};
 
@@ -103,8 +104,13 @@ struct Table {
     last_ticket: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
     own: BTreeMap<Pid, Charge>,
+    turn: Weak<Turn>,
     processor_time: BTreeMap<Charge, Duration>,
 }
+
+/// The right to spawn in this round of the thread.
+#[derive(Debug)]
+pub(crate) struct Turn;
 
 /// While a ticket lives, the exits of processes without a watcher are kept for [`Reaper::adopt`].
 ///
@@ -138,6 +144,22 @@ impl Reaper {
         let reaper = Self { table: Rc::default(), charge: Charge::default() };
         tokio::task::spawn_local(reaper.clone().run(signals));
         Ok(reaper)
+    }
+
+    /// Waits for the next round of the thread in which no other caller spawns. Keep the turn until the spawn is done.
+    ///
+    /// A spawn keeps the thread until the child has exec'd, and on a busy node the child waits for a processor first. Ten
+    /// probes of one moment would keep it ten times as long; this way the shim serves its pod between them.
+    pub(crate) async fn turn(&self) -> Rc<Turn> {
+        let turn = Rc::new(Turn);
+        let ours = Rc::downgrade(&turn);
+        while !self.table.borrow().turn.ptr_eq(&ours) {
+            if self.table.borrow().turn.strong_count() == 0 {
+                self.table.borrow_mut().turn = ours.clone();
+            }
+            yield_now().await;
+        }
+        turn
     }
 
     /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.

@@ -1,6 +1,8 @@
 //! The reaper with real processes. Each test needs a process of its own (SIGCHLD and the subreaper attribute belong to
 //! the process): run them with nextest.
 
+use std::cell::Cell;
+
 use super::*;
 use crate::{
     process::{SignalDelivery, SignalNumber},
@@ -39,6 +41,29 @@ fn exit_codes_and_signals_are_reported_as_containerd_wants_them() {
         // A real-time signal has no name; nix's waitid fails on it.
         let exit = within(reaper.spawn(&mut shell("kill -40 $$")).unwrap().exit).await;
         assert_eq!((exit.code, exit.signal), (168, Some(40)));
+    });
+}
+
+/// A pod is served between two spawns of one moment.
+#[test]
+fn spawns_of_one_moment_have_a_round_each() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let spawned = Rc::new(Cell::new(0));
+        for _ in 0..10 {
+            let (reaper, spawned) = (reaper.clone(), spawned.clone());
+            tokio::task::spawn_local(async move {
+                let _turn = reaper.turn().await;
+                spawned.set(spawned.get() + 1);
+            });
+        }
+        let mut before = 0;
+        while before < 10 {
+            tokio::task::yield_now().await;
+            let now = spawned.get();
+            assert!(now <= before + 1, "{} of them in one round", now - before);
+            before = now;
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! One call of the runtime, from its spawn to its end or its time limit.
 
-use std::{os::unix::process::CommandExt, process::Command, time::Duration};
+use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
 
 use nix::sys::signal::{Signal, killpg};
 use tokio::time::Instant;
@@ -67,60 +67,84 @@ impl Container {
         arguments: Arguments,
         streams: Streams,
     ) -> Result<Vec<u8>, RuntimeError> {
-        let id = || self.id.to_string();
-        let binary = &self.runtime.binary;
-        let spawn_error =
-            |source| RuntimeError::Spawn { operation, id: id(), binary: binary.clone(), source };
+        let turn = self.runtime.reaper.turn().await;
         let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
-        let (child, mut captured) = {
-            let mut command = Command::new(binary);
-            for variable in SERVICE_MANAGER_VARIABLES {
-                command.env_remove(variable);
-            }
-            for (variable, value) in self.runtime.environment.variables() {
-                if std::env::var_os(variable).is_none() {
-                    command.env(variable, value);
-                }
-            }
-            command.arg("--root").arg(&self.runtime.root);
-            if let Some(log) = &log {
-                command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
-            }
-            if self.runtime.cgroup_driver == CgroupDriver::Systemd {
-                command.arg("--systemd-cgroup");
-            }
-            if let Some(criu) = &self.runtime.criu {
-                command.arg("--criu").arg(criu);
-            }
-            command.args(&arguments.0);
-            // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
-            command.process_group(0);
-            let captured = streams.attach(&mut command).map_err(spawn_error)?;
-            // This block drops the command: its copies of the container's streams must not outlive the spawn, or
-            // containerd would never see EOF.
-            (self.runtime.reaper.spawn(&mut command).map_err(spawn_error)?, captured)
-        };
+        let spawned = self.spawn(&arguments, log.as_ref(), streams);
+        drop(turn);
+        let (child, mut captured) = spawned.map_err(|source| RuntimeError::Spawn {
+            operation,
+            id: self.id.to_string(),
+            binary: self.runtime.binary.clone(),
+            source,
+        })?;
         let exit = self.wait(operation, child).await?;
         if exit.code == 0 {
             return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
         }
+        Err(self.failure(operation, exit, log, captured))
+    }
+
+    /// Its copies of the container's streams end with the command, before this returns: otherwise containerd would never see
+    /// EOF.
+    fn spawn(
+        &self,
+        arguments: &Arguments,
+        log: Option<&LogPosition>,
+        streams: Streams,
+    ) -> io::Result<(Child, Option<Captured>)> {
+        let mut command = Command::new(&self.runtime.binary);
+        for variable in SERVICE_MANAGER_VARIABLES {
+            command.env_remove(variable);
+        }
+        for (variable, value) in self.runtime.environment.variables() {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, value);
+            }
+        }
+        command.arg("--root").arg(&self.runtime.root);
+        if let Some(log) = log {
+            command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
+        }
+        if self.runtime.cgroup_driver == CgroupDriver::Systemd {
+            command.arg("--systemd-cgroup");
+        }
+        if let Some(criu) = &self.runtime.criu {
+            command.arg("--criu").arg(criu);
+        }
+        command.args(&arguments.0);
+        // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
+        command.process_group(0);
+        let captured = streams.attach(&mut command)?;
+        Ok((self.runtime.reaper.spawn(&mut command)?, captured))
+    }
+
+    /// What the runtime says of why it failed.
+    fn failure(
+        &self,
+        operation: Operation,
+        exit: Exit,
+        log: Option<LogPosition>,
+        mut captured: Option<Captured>,
+    ) -> RuntimeError {
         let mut errors = log.map(|log| log.errors()).unwrap_or_default();
         let last = errors.pop();
         // runc's last error is what containerd's shim answers; its first is why a process that it started ended.
         if let Some(error) = errors.first().filter(|first| last.as_ref() != Some(first)) {
             warn!(container = %self.id, %operation, error, "the OCI runtime's first error; the caller gets its last");
         }
+        let binary = self.runtime.binary.display();
         let message =
             last.or_else(|| captured.as_mut().and_then(Captured::last_error_line)).unwrap_or_else(|| {
                 match exit.signal {
-                    Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
-                    None => format!("{} ended with exit status {}", binary.display(), exit.code),
+                    Some(signal) => format!("{binary} was killed by signal {signal}"),
+                    None => format!("{binary} ended with exit status {}", exit.code),
                 }
             });
-        Err(match exit.signal {
-            Some(_) => RuntimeError::Killed { operation, id: id(), message },
-            None => RuntimeError::Failed { operation, id: id(), message },
-        })
+        let id = self.id.to_string();
+        match exit.signal {
+            Some(_) => RuntimeError::Killed { operation, id, message },
+            None => RuntimeError::Failed { operation, id, message },
+        }
     }
 
     async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
