@@ -2,7 +2,7 @@
 
 use pod_spec::kruise::{GLOBS, LAUNCH, SIDECARSETS, WORKING, is_mark};
 use pod_spec::limits::{MAX_CONTAINERS, MAX_VALUE_BYTES};
-use pod_spec::{Node, Parsed, RestartPolicy, Role, Source};
+use pod_spec::{KruiseMarks, Node, Parsed, RestartPolicy, Role, Source};
 
 fn read_by(node: &str, annotations: &[(&str, &str)]) -> Parsed {
     let node = Node::parse(node).expect("a node's file");
@@ -53,6 +53,10 @@ fn s12_when_marks_count() {
     let refused = refused.parse_pod([LOGS, ("podshim.io/grace", "5s")]).expect_err("a wrong annotation");
     assert!(refused.to_string().contains("podshim.io/plan"), "{refused}");
     assert!(is_mark(SIDECARSETS) && is_mark(WORKING) && !is_mark(LAUNCH) && GLOBS.len() == 3);
+    // What `podshim install` and `podshim check` ask.
+    for (file, marks) in [("", KruiseMarks::Ignored), ("read = [\"kruise\"]", KruiseMarks::Read)] {
+        assert_eq!(Node::parse(file).expect("a node's file").kruise_marks(), marks, "{file:?}");
+    }
 }
 
 /// The node's defaults hold for such a plan too.
