@@ -5,6 +5,7 @@
 
 pub(crate) mod evidence;
 pub(crate) mod gate;
+pub(crate) mod pair;
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ use crate::interface::spec::{ContainerSpec, KubeletType};
 use crate::interface::time::PodTime;
 use crate::member::evidence::{Ask, Asked, Ended};
 use crate::member::gate::{GateState, MemberGate, NewestTask};
+use crate::member::pair::PairPlace;
 
 /// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
@@ -26,8 +28,7 @@ pub(crate) struct MemberState {
     gate_use: GateUse,
     current: Option<ContainerId>,
     pub(crate) gate: MemberGate,
-    pair_role: PairRole,
-    caller_start: CallerStart,
+    pub(crate) pair: PairPlace,
     completed: Option<Exit>,
     ended: Option<Ended>,
     asked: Option<Asked>,
@@ -61,20 +62,6 @@ pub(crate) enum Creation {
     Again,
 }
 
-/// Whether a member is the active one of its pair (V1). A member without a pair is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PairRole {
-    Active,
-    Standby,
-}
-
-/// Whether a caller has started a task of a member's name in this round (V3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallerStart {
-    Never,
-    Before,
-}
-
 impl MemberState {
     fn new(member: Member, links: Vec<Link>, gate_use: GateUse) -> Self {
         Self {
@@ -83,8 +70,7 @@ impl MemberState {
             gate_use,
             current: None,
             gate: MemberGate::default(),
-            pair_role: PairRole::Active,
-            caller_start: CallerStart::Never,
+            pair: PairPlace::default(),
             completed: None,
             ended: None,
             asked: None,
@@ -102,7 +88,7 @@ impl MemberState {
             let is_second = member.is_second_of_pair(index);
             let mut state = Self::new(member, order.links(index).to_vec(), gate_use);
             if is_second {
-                state.retire();
+                state.pair.retire();
             }
             state
         };
@@ -144,11 +130,6 @@ impl MemberState {
     /// The newest task of that name, until it is deleted.
     pub(crate) fn current(&self) -> Option<&ContainerId> {
         self.current.as_ref()
-    }
-
-    /// V1: whether it is the active one of its pair. A member without a pair is active.
-    pub(crate) fn is_active(&self) -> bool {
-        self.pair_role == PairRole::Active
     }
 
     /// How an init completed; it does not run again in this sandbox (I4, but T18).
@@ -239,10 +220,7 @@ impl MemberState {
     }
 
     pub(crate) fn inspected_part(&self) -> InspectedPart {
-        match self.pair_role {
-            PairRole::Active => InspectedPart::Planned(self.member.role),
-            PairRole::Standby => InspectedPart::Standby,
-        }
+        if self.pair.is_active() { InspectedPart::Planned(self.member.role) } else { InspectedPart::Standby }
     }
 
     pub(crate) fn inspected_gate(&self) -> Option<(Gate, GateProgress)> {
@@ -285,11 +263,6 @@ impl MemberState {
     /// Its newest task could not be created or started.
     pub(crate) fn start_failed(&mut self, why: &str) {
         self.start_failure = Some(why.to_owned());
-    }
-
-    /// V3: a caller starts a task of its name. Returns whether one was started in this round before.
-    pub(crate) fn caller_starts(&mut self) -> CallerStart {
-        std::mem::replace(&mut self.caller_start, CallerStart::Before)
     }
 
     /// The program of its newest task runs.
@@ -341,23 +314,13 @@ impl MemberState {
         is_current
     }
 
-    /// V4: it is the active one of its pair from now on.
-    pub(crate) fn take_over(&mut self) {
-        self.pair_role = PairRole::Active;
-    }
-
-    /// V4: it is the standby of its pair from now on.
-    pub(crate) fn retire(&mut self) {
-        self.pair_role = PairRole::Standby;
-    }
-
     /// T14: a stop is over. J11: in a job the ends of the mains are kept.
     pub(crate) fn end_round(&mut self, newest: NewestTask, policy: RestartPolicy) {
         if policy == RestartPolicy::Always {
             self.ended = None;
         }
         self.asked = None;
-        self.caller_start = CallerStart::Never;
+        self.pair.end_round();
         self.gate.end_round(newest);
     }
 }

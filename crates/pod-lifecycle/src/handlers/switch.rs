@@ -20,7 +20,7 @@ pub(crate) fn switch_pair(pod: &mut State, request: RequestId, name: &str) {
         let text = format!("{} has no standby", pod.member(index));
         return pod.reply(request, Err(Refusal::new(RefusalKind::InvalidArgument, text)));
     };
-    let next = if pod.member(index).is_active() { other } else { index };
+    let next = if pod.member(index).pair.is_active() { other } else { index };
     let held = pod.current(next).filter(|container| container.is_held() && container.never_ran());
     let refused = match held {
         Some(container) if container.takeover.is_under_way() => Some("a switch is under way".to_owned()),

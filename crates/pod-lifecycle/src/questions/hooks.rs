@@ -41,7 +41,7 @@ pub(crate) fn turn_has_passed(pod: &State, container: &Container) -> bool {
     let Some(index) = container.member() else { return false };
     let state = pod.member(index);
     state.role() == Role::Sidecar
-        && state.is_active()
+        && state.pair.is_active()
         && container.ending.next_exit() != NextExit::Restart
         && !container.lone_stop.is_alone()
         && container.ending.held_signal().is_some()

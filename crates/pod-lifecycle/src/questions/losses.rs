@@ -48,7 +48,7 @@ fn is_lost(pod: &State, index: usize) -> bool {
     let state = pod.member(index);
     let unmet = match state.role() {
         Role::Init => state.completed().is_none(),
-        Role::Sidecar => !state.is_native() && !state.gate.is_open() && state.is_active(),
+        Role::Sidecar => !state.is_native() && !state.gate.is_open() && state.pair.is_active(),
         Role::Main => false,
     };
     unmet && pod.is_gone(index)

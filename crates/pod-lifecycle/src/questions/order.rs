@@ -11,7 +11,7 @@ use crate::state::State;
 
 /// V1: whether a container is held as the standby, whatever its gates.
 pub(crate) fn stands_by(pod: &State, container: &Container) -> bool {
-    let standby = container.member().is_some_and(|index| !pod.member(index).is_active());
+    let standby = container.member().is_some_and(|index| !pod.member(index).pair.is_active());
     standby && !container.takeover.is_under_way()
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn first_blocker(pod: &State, index: usize) -> Option<Link> {
     // V2: what waits for a pair waits for its active container.
     let blocks = |link: &&Link| {
         let earlier = pod.member(link.earlier);
-        earlier.is_active() && link.until.is_some_and(|condition| !earlier.satisfies(condition))
+        earlier.pair.is_active() && link.until.is_some_and(|condition| !earlier.satisfies(condition))
     };
     pod.member(index).links().iter().filter(blocks).min_by_key(|link| link.earlier).copied()
 }

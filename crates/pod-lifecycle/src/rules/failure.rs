@@ -65,7 +65,7 @@ pub(crate) fn cannot_start(pod: &mut State, index: usize, why: &str) {
     let fatal = match state.role() {
         Role::Init => is_not_repeated(pod, index, Stopped::NotStarted),
         Role::Sidecar => {
-            pod.recreates_nothing() && !state.is_native() && !state.gate.is_open() && state.is_active()
+            pod.recreates_nothing() && !state.is_native() && !state.gate.is_open() && state.pair.is_active()
         }
         Role::Main => false,
     };

@@ -94,7 +94,7 @@ fn begin_round(pod: &mut State) {
         if let Some(hold) = container.hold_mut() {
             // U6 counts from now, as only now it waits for its gates.
             hold.counts_from(now);
-            pod.member_mut(index).caller_starts();
+            pod.member_mut(index).pair.caller_starts();
         } else if container.runs() && !container.ending.is_signalled() {
             program_started(pod, &id);
         }

@@ -12,7 +12,7 @@ use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Hook;
 use crate::interface::outcome::{Outcome, Refusal};
-use crate::member::CallerStart;
+use crate::member::pair::CallerStart;
 use crate::questions::grace::grace_of;
 use crate::state::State;
 use crate::steps::hooks::{run_hook, stop_after_hooks};
@@ -23,9 +23,9 @@ pub(crate) fn take_over_if_replaced(pod: &mut State, id: &ContainerId) {
     if pod.partner(index).is_none() {
         return;
     }
-    let before = pod.member_mut(index).caller_starts();
+    let before = pod.member_mut(index).pair.caller_starts();
     if before == CallerStart::Before
-        && !pod.member(index).is_active()
+        && !pod.member(index).pair.is_active()
         && refuses_switch_to(pod, index).is_none()
     {
         begin_takeover(pod, id, None);
@@ -92,8 +92,8 @@ fn retire_partner(pod: &mut State, id: &ContainerId) {
     if let Some(container) = pod.container_mut(id) {
         container.takeover.retire_partner();
     }
-    pod.member_mut(index).take_over();
-    pod.member_mut(other).retire();
+    pod.member_mut(index).pair.take_over();
+    pod.member_mut(other).pair.retire();
     pod.record(id, Milestone::Switched);
     pod.note(format!("{} takes over from {}", pod.member(index), pod.member(other)));
     let Some(old) = pod.member(other).current().cloned() else { return };
