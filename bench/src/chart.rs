@@ -1,4 +1,5 @@
-//! Figures as an SVG: for each row a bar for each contender, as a share of the row's longest.
+//! Figures as an SVG: for each row a bar for each contender, as a share of the row's longest. No timeline: what `podshim timeline`
+//! and the demo draw is `podshim::timeline`'s.
 
 use std::fmt::Write;
 

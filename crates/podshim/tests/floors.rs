@@ -2,7 +2,8 @@
 //! only files below it, so that no circle of files comes into being; and in the core and in shim-service each floor stands only
 //! on the floors below.
 //!
-//! Paths are the truth here: a path in the middle of the code counts like one in a `use`.
+//! Paths are the truth here: a path in the middle of the code counts like one in a `use`. It reads the sources
+//! of all crates and needs none of them, so that any crate could have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -187,6 +187,7 @@ impl PodSandbox {
 
     /// What `crictl inspectp` shows: containerd reads and writes it as its own `SandboxInfo`.
     pub(crate) fn info(&self, pid: u32, status: Status) -> String {
+        // containerd's words, whatever podshim's commands print.
         let status = match status {
             Status::Created => "created",
             Status::Running => "running",

@@ -114,7 +114,7 @@ fn obstacle_of(pod: &State, index: usize) -> Obstacle {
     }
 }
 
-/// The words are those of `podshim ps` for the same state.
+/// For people: in the answer to a Start, in the log and in `podshim ps`.
 fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -> String {
     let state = pod.member(index);
     let code = state.ended().map_or(0, |ended| ended.real().code);
