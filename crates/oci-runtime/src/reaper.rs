@@ -99,13 +99,20 @@ pub enum Charge {
 #[derive(Debug, Default)]
 struct Table {
     watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
-    parked: BTreeMap<Pid, Exit>,
+    parked: BTreeMap<Pid, Parked>,
     tickets: BTreeSet<u64>,
     last_ticket: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
     own: BTreeMap<Pid, Charge>,
     turn: Weak<Turn>,
     processor_time: BTreeMap<Charge, Duration>,
+}
+
+/// An exit without a watcher, and the processor time of the process.
+#[derive(Debug)]
+struct Parked {
+    exit: Exit,
+    used: Duration,
 }
 
 /// The right to spawn in this round of the thread.
@@ -188,7 +195,7 @@ impl Reaper {
     }
 
     /// Processor time of this shim's commands and helpers that have ended, with that of the processes they waited for
-    /// themselves. Containers' processes do not count.
+    /// themselves, and of execs until they were adopted. Containers' processes do not count.
     pub fn processor_time(&self) -> Duration {
         self.table.borrow().processor_time.values().sum()
     }
@@ -238,6 +245,18 @@ impl Reaper {
     /// Fails with `NotFound` if there is no such process and no recorded exit, and with `InvalidInput` if the process
     /// is not the shim's child or is watched already.
     pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        self.claim(ticket, pid).map(|(process, exit, _)| (process, exit))
+    }
+
+    /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
+    /// container's cgroup only after runc's init has begun there, which is an eighth of what an exec takes.
+    pub fn adopt_exec(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        let (process, exit, used) = self.claim(ticket, pid)?;
+        self.table.borrow_mut().charge(self.charge, used);
+        Ok((process, exit))
+    }
+
+    fn claim(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch, Duration)> {
         debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
         if self.is_watched(pid) {
             return Err(io::Error::new(
@@ -255,16 +274,16 @@ impl Reaper {
                 }
                 // A parked exit under a pid that exists again belongs to an orphan, not to this process.
                 self.table.borrow_mut().parked.remove(&pid);
-                Ok((process, self.register(pid)))
+                Ok((process, self.register(pid), process::processor_time_of(pid)))
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 let parked = self.table.borrow_mut().parked.remove(&pid);
-                let exit = parked.ok_or_else(|| {
+                let parked = parked.ok_or_else(|| {
                     io::Error::new(io::ErrorKind::NotFound, format!("there is no process {pid}"))
                 })?;
                 let (sender, receiver) = oneshot::channel();
-                let _ = sender.send(exit);
-                Ok((Process::already_exited(pid), ExitWatch(receiver)))
+                let _ = sender.send(parked.exit);
+                Ok((Process::already_exited(pid), ExitWatch(receiver), parked.used))
             }
             Err(error) => Err(error),
         }
@@ -295,20 +314,12 @@ impl Reaper {
     fn reap_all(&self) {
         loop {
             match peek() {
-                Ok(Some((pid, exit))) => {
-                    self.record(pid, exit);
-                    match release(pid) {
-                        Ok(used) => {
-                            let mut table = self.table.borrow_mut();
-                            if let Some(charge) = table.own.remove(&pid) {
-                                *table.processor_time.entry(charge).or_default() += used;
-                            }
-                        }
-                        Err(error) => {
-                            // Continuing would spin: the same zombie comes first again.
-                            error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
-                            return;
-                        }
+                Ok(Some((pid, exit, used))) => {
+                    self.record(pid, exit, used);
+                    if let Err(error) = release(pid) {
+                        // Continuing would spin: the same zombie comes first again.
+                        error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
+                        return;
                     }
                 }
                 Ok(None) => return,
@@ -320,25 +331,38 @@ impl Reaper {
         }
     }
 
-    fn record(&self, pid: Pid, exit: Exit) {
+    fn record(&self, pid: Pid, exit: Exit, used: Duration) {
         let mut table = self.table.borrow_mut();
+        if let Some(charge) = table.own.remove(&pid) {
+            table.charge(charge, used);
+        }
         match table.watched.remove(&pid) {
             // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
-            None if !table.tickets.is_empty() => drop(table.parked.insert(pid, exit)),
+            None if !table.tickets.is_empty() => drop(table.parked.insert(pid, Parked { exit, used })),
             None => debug!(%pid, code = exit.code, "reaped an orphan"),
         }
     }
 }
 
-/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded.
-fn peek() -> io::Result<Option<(Pid, Exit)>> {
+impl Table {
+    fn charge(&mut self, charge: Charge, used: Duration) {
+        *self.processor_time.entry(charge).or_default() += used;
+    }
+}
+
+/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded. Also returns the
+/// processor time that it has used, with that of the processes it waited for itself.
+fn peek() -> io::Result<Option<(Pid, Exit, Duration)>> {
     // nix's waitid fails on real-time signals, which have no name in its Signal enum: hence libc.
-    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: siginfo_t and rusage are plain data for which all zeroes is a valid value.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
-    if unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) } < 0 {
+    // The raw system call, because libc's function leaves the usage out.
+    // SAFETY: both are valid for the kernel to fill.
+    let found =
+        unsafe { libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, &raw mut info, flags, &raw mut usage) };
+    if found < 0 {
         return match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
             error => Err(error),
@@ -357,26 +381,22 @@ fn peek() -> io::Result<Option<(Pid, Exit)>> {
         libc::CLD_KILLED | libc::CLD_DUMPED => Exit { code: 128 + status, signal: Some(status), at },
         _ => Exit { code: status, signal: None, at },
     };
-    Ok(Some((Pid::from_raw(pid), exit)))
-}
-
-/// Frees the pid and returns the processor time that the process has used.
-fn release(pid: Pid) -> io::Result<Duration> {
-    // SAFETY: as in peek(); rusage is plain data too.
-    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WNOHANG;
-    // The raw system call, because libc's function leaves the usage out.
-    // SAFETY: both are valid for the kernel to fill.
-    let released = unsafe {
-        libc::syscall(libc::SYS_waitid, libc::P_PID, pid.as_raw(), &raw mut info, flags, &raw mut usage)
-    };
-    if released < 0 {
-        return Err(io::Error::last_os_error());
-    }
     let time = |time: libc::timeval| {
         Duration::new(time.tv_sec.unsigned_abs(), 0) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
-    Ok(time(usage.ru_utime) + time(usage.ru_stime))
+    Ok(Some((Pid::from_raw(pid), exit, time(usage.ru_utime) + time(usage.ru_stime))))
+}
+
+/// Frees the pid.
+fn release(pid: Pid) -> io::Result<()> {
+    // SAFETY: as in peek().
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG;
+    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
+    match unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Whether it is a child of the shim, alive or not yet reaped: until the next await its number is no other process's.

@@ -277,6 +277,30 @@ fn the_processor_time_of_commands_is_known() {
     });
 }
 
+/// What an exec does before it is in its cgroup is work of its command, also if it ends at once.
+#[test]
+fn the_beginning_of_an_exec_counts_as_its_commands() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let probes = reaper.charged_to(Charge::Probes);
+        let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        for then in ["exit 3", "exec sleep 1000"] {
+            let before = reaper.processor_time_for(Charge::Probes);
+            let ticket = reaper.ticket();
+            let pid = orphan(&reaper, &format!("{spin}; {then}")).await;
+            until(|| reaper.table.borrow().parked.contains_key(&pid) || program(pid) == "sleep").await;
+            let _adopted = probes.adopt_exec(&ticket, pid).unwrap();
+            let used = reaper.processor_time_for(Charge::Probes) - before;
+            assert!((10..5000).contains(&used.as_millis()), "{then}: {used:?}");
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+    });
+}
+
+fn program(pid: Pid) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
 #[test]
 fn a_dropped_watch_does_not_disturb_others() {
     run(async {

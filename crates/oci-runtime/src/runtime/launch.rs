@@ -57,11 +57,13 @@ impl Container {
             id: id(),
             source,
         })?;
-        let (process, exit) = self
-            .runtime
-            .reaper
-            .adopt(ticket, pid)
-            .map_err(|source| RuntimeError::Adopt { operation, id: id(), pid, source })?;
+        let reaper = &self.runtime.reaper;
+        let adopted = match operation {
+            Operation::Exec => reaper.adopt_exec(ticket, pid),
+            _ => reaper.adopt(ticket, pid),
+        };
+        let (process, exit) =
+            adopted.map_err(|source| RuntimeError::Adopt { operation, id: id(), pid, source })?;
         let runtime_init = process.executable().ok();
         Ok(Launched { process, exit, runtime_init })
     }
