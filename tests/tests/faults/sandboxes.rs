@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
-use e2e::Containerd;
 use e2e::direct::sandbox::DirectSandbox;
-use e2e::durations::at_most;
+use e2e::durations::{at_most, pace, seconds};
+use e2e::instance::signal;
+use e2e::{Containerd, Fault, FaultyRuntime, Task, wait};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::time::Instant;
@@ -162,13 +163,46 @@ exec unshare --mount sh -c 'mkdir -p /run/systemd && mount -t tmpfs hanging /run
     let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
     let begun = Instant::now();
     let (created, asked) = tokio::join!(sandbox.try_create(&create), async {
-        e2e::wait::quiet_time(Duration::from_secs(1)).await;
+        wait::quiet_time(Duration::from_secs(1)).await;
         sandbox.shim().await.map(|_| begun.elapsed())
     });
     ensure!(at_most(asked?, Duration::from_secs(2)), "the shim does not answer while it waits");
     let error = created.err().context("it was made without systemd")?.to_string();
     ensure!(error.contains("/run/systemd/private: no answer in 25s"), "{error}");
     ensure_nothing_left(&sandbox, &root).await?;
+    sandbox.remove().await
+}
+
+/// N3: the removal of its containers takes all of the time that `delete` has, as their runtime hangs. The sandbox goes all the same.
+#[tokio::test]
+async fn n3_a_killed_shim_whose_runtime_hangs_leaves_no_sandbox() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("sandbox = \"own\"").await?;
+    let runtime = FaultyRuntime::around("runc", node.directory())?;
+    let config = runtime.config().display().to_string();
+    let options = ["--runtime-config-path", config.as_str(), "--annotation"];
+    let as_sandbox = [&options[..], &["io.kubernetes.cri.container-type=sandbox"]].concat();
+    let sandbox = Task::run(&node, "n3-sandbox", &as_sandbox, &["/pause"]).await?;
+    let pid = sandbox.wait_status("RUNNING").await?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
+    ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+    let of_pod = format!("io.kubernetes.cri.sandbox-id={}", sandbox.id());
+    let as_container =
+        [&options[..], &["io.kubernetes.cri.container-type=container", "--annotation", &of_pod]].concat();
+    let app = Task::run(&node, "n3-app", &as_container, &["sleep", "600"]).await?;
+    runtime.break_command("delete", Fault::Hangs)?;
+    signal(sandbox.shim()?, libc::SIGKILL)?;
+    runtime.wait_broken("delete").await?;
+    wait::until("nothing of the sandbox to be left", seconds(10) * pace(), async || {
+        Ok(sandbox.leftovers()?.is_empty().then_some(()))
+    })
+    .await
+    .with_context(|| format!("{:#?}", sandbox.leftovers()))?;
+    // The runtime's own record of the other.
+    for record in app.leftovers()? {
+        std::fs::remove_dir_all(record.trim_start_matches("file: "))?;
+    }
+    app.remove().await?;
     sandbox.remove().await
 }
 

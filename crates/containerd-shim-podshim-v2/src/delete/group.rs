@@ -35,6 +35,9 @@ const MAINS_LIMIT: Duration = Duration::from_millis(1500);
 const STATE_LIMIT: Duration = Duration::from_secs(1);
 /// Time that is reserved to clean up, without the runtime, what its delete has left.
 const DELETE_RESERVE: Duration = Duration::from_millis(500);
+/// Time after the deadline for the removal of podshim's own sandbox. It comes last and takes milliseconds, and no later `delete`
+/// would finish it; containerd's own limit leaves a second.
+const OWN_SANDBOX_LIMIT: Duration = Duration::from_millis(500);
 /// Time that is reserved to kill, delete and unmount after the last container was asked to end.
 const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
 
@@ -291,7 +294,11 @@ impl Target {
         if let Some(error) = &self.member.options_problem {
             note("runtime options", error.to_string());
         }
-        match timeout_at(deadline - DELETE_RESERVE, self.container.delete(DeleteMode::Force)).await {
+        let limit = match self.container.is_recorded_sandbox() {
+            true => deadline + OWN_SANDBOX_LIMIT,
+            false => deadline - DELETE_RESERVE,
+        };
+        match timeout_at(limit, self.container.delete(DeleteMode::Force)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => note("delete", error.to_string()),
             Err(_) => note("delete", "took too long".to_owned()),

@@ -192,12 +192,18 @@ impl Container {
     pub(super) async fn delete_sandbox(&self, cgroups_path: &str) -> Result<(), RuntimeError> {
         let failed = |error: io::Error| self.sandbox_error(Operation::Delete, error.to_string());
         remove_abandoned(cgroups_path, Instant::now() + DEATH_LIMIT).await.map_err(failed)?;
+        // Before systemd is asked: containerd kills a `delete` after five seconds and calls no other, and systemd notices by itself
+        // that a scope is empty.
+        self.record().remove().map_err(failed)?;
         if let Some(unit) = scope_at(cgroups_path) {
-            // Before the record goes: after a kill in between, the next `delete` finds the record and does this again. systemd
-            // that hangs keeps the record for two seconds only.
             end_scope(unit).await;
         }
-        self.record().remove().map_err(failed)
+        Ok(())
+    }
+
+    /// Whether podshim has made it, also another shim of podshim's: then its removal needs no OCI runtime.
+    pub fn is_recorded_sandbox(&self) -> bool {
+        matches!(self.recorded_sandbox(), Ok(Some(_)))
     }
 
     /// The path of its groups if podshim made it, also another shim of podshim's.
