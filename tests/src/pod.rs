@@ -11,7 +11,7 @@ pub use cut_off::remove_all_of;
 pub(crate) use description::unique;
 pub use description::{NetworkAndIpc, PidNamespace, Pod};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -118,6 +118,12 @@ impl RunningPod<'_> {
     #[must_use]
     pub fn sandbox(&self) -> &str {
         &self.sandbox
+    }
+
+    /// The directory that its containers share.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The pod's unique name.

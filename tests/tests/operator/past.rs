@@ -134,7 +134,12 @@ async fn hooks_and_restarts_are_counted_as_that() -> Result<()> {
     let mut pod = Pod::new("past-cost")
         .annotate("plan", "proxy=sidecar, app=main")
         .annotate("pre-stop.app", "exec:true")
-        .container(Program::new("proxy").runs_for_each(&[seconds(1), seconds(600)]).exits_each(&[3, 0]))
+        .container(
+            Program::new("proxy")
+                .runs_for_each(&[milliseconds(10), seconds(600)])
+                .runs_from("/pod/end-proxy")
+                .exits_each(&[3, 0]),
+        )
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -142,6 +147,7 @@ async fn hooks_and_restarts_are_counted_as_that() -> Result<()> {
     let cost = |answer: &Value, of: &str| answer["cost"][of].as_u64();
     let answer = inspect(&node, &pod).await?;
     ensure!(cost(&answer, "restarts_ms") == Some(0) && cost(&answer, "hooks_ms") == Some(0), "{answer}");
+    std::fs::write(pod.directory().join("end-proxy"), "")?;
     pod.wait_for("proxy", Started, 2, SOON).await?;
     wait::until("the restart to be counted", SOON, async || {
         Ok((cost(&inspect(&node, &pod).await?, "restarts_ms") > Some(0)).then_some(()))

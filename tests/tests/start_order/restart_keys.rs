@@ -70,7 +70,8 @@ async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
         .container(
             Program::new("s1")
                 .begins_with_script("test ! -e /left || echo left-behind; touch /left")
-                .runs_for_each(&[milliseconds(500), seconds(600)])
+                .runs_for_each(&[milliseconds(10), seconds(600)])
+                .runs_from("/pod/end-s1")
                 .exits_each(&[0]),
         )
         .container(Program::new("app"))
@@ -78,6 +79,8 @@ async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    std::fs::write(pod.directory().join("end-s1"), "")?;
     exit_with(&pod, &[("s1", 0)]).await?;
     pod.timeline()?.has_not_restarted("s1")?;
     pod.start("s1").await?;

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
 use e2e::cri::ContainerState;
+use e2e::durations::pace;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, Timeline};
 
 use crate::support::{
@@ -46,7 +47,7 @@ async fn r14_a_failure_restarts_the_pod_in_order() -> Result<()> {
         .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(200)))
         .container(Program::new("s2").term_delay(milliseconds(300)).term_exit_code(9))
         .container(Program::new("app").term_exit_code(3))
-        .container(Program::new("other").term_delay(milliseconds(500)))
+        .container(Program::new("other").term_delay(milliseconds(500) * pace()))
         .run(&node, Runtime::Podshim)
         .await?;
     let mut pod = pod;
