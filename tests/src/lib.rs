@@ -33,6 +33,7 @@ pub mod kubelet;
 pub mod leftovers;
 pub mod pod;
 pub mod program;
+mod standstill;
 pub mod static_pod;
 pub mod task;
 pub mod timeline;

@@ -7,6 +7,7 @@ mod description;
 pub mod faults;
 mod sandbox;
 
+pub use attention::ensure_short;
 pub use cut_off::remove_all_of;
 pub(crate) use description::unique;
 pub use description::{NetworkAndIpc, PidNamespace, Pod};

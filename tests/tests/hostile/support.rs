@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::durations::{LONGEST_AWAY, at_most};
+use e2e::pod::ensure_short;
 use e2e::{Containerd, RunningPod, wait};
 
 /// How long any request to a shim under attack may take.
@@ -19,8 +19,7 @@ pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()>
     wait::at_most(PROMPT, "the shim does not serve an exec in time", exec).await?;
     let (away, on) =
         pod.longest_away().await?.context("the shim does not report how long its thread was away")?;
-    ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
-    Ok(())
+    ensure_short(away, &on)
 }
 
 /// Runs `podshim` inside the instance, where the shims' files are, and returns its stdout.
