@@ -104,7 +104,7 @@ struct Table {
     last_ticket: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
     own: BTreeMap<Pid, Charge>,
-    turn: Weak<Turn>,
+    permit: Weak<SpawnPermit>,
     processor_time: BTreeMap<Charge, Duration>,
 }
 
@@ -117,7 +117,7 @@ struct Parked {
 
 /// The right to spawn in this round of the thread.
 #[derive(Debug)]
-pub(crate) struct Turn;
+pub(crate) struct SpawnPermit;
 
 /// While a ticket lives, the exits of processes without a watcher are kept for [`Reaper::adopt`].
 ///
@@ -153,20 +153,20 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Waits for the next round of the thread in which no other caller spawns. Keep the turn until the spawn is done.
+    /// Waits for the next round of the thread in which no other caller spawns. Keep the permit until the spawn is done.
     ///
     /// A spawn keeps the thread until the child has exec'd, and on a busy node the child waits for a processor first. Ten
     /// probes of one moment would keep it ten times as long; this way the shim serves its pod between them.
-    pub(crate) async fn turn(&self) -> Rc<Turn> {
-        let turn = Rc::new(Turn);
-        let ours = Rc::downgrade(&turn);
-        while !self.table.borrow().turn.ptr_eq(&ours) {
-            if self.table.borrow().turn.strong_count() == 0 {
-                self.table.borrow_mut().turn = ours.clone();
+    pub(crate) async fn spawn_permit(&self) -> Rc<SpawnPermit> {
+        let permit = Rc::new(SpawnPermit);
+        let ours = Rc::downgrade(&permit);
+        while !self.table.borrow().permit.ptr_eq(&ours) {
+            if self.table.borrow().permit.strong_count() == 0 {
+                self.table.borrow_mut().permit = ours.clone();
             }
             yield_now().await;
         }
-        turn
+        permit
     }
 
     /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.

@@ -25,7 +25,7 @@ pub(crate) use barrier::barrier;
 pub use field::NotUnderstood;
 pub(crate) use groups::Groups;
 pub(crate) use limits::understood;
-pub(crate) use maker::{Entry, Recipe};
+pub(crate) use maker::{CgroupEntry, ChildSetup};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
 pub(crate) use place::{Place, scope_at};
 pub(crate) use record::Record;

@@ -15,10 +15,10 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
 /// Whether the shim may end.
 #[derive(Debug)]
-pub(crate) struct Lifetime(Until);
+pub(crate) struct Lifetime(EndCondition);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
+enum EndCondition {
     /// No caller has asked the shim to end.
     Forgotten {
         /// When it ends all the same, while there is no container.
@@ -28,7 +28,7 @@ enum Until {
     Empty,
     /// When an ordered stop has ended every container, and containerd has had time to delete them.
     Final {
-        /// Until when the deletes are waited for, once all containers have ended.
+        /// EndCondition when the deletes are waited for, once all containers have ended.
         by: Option<Instant>,
     },
     Now,
@@ -36,36 +36,36 @@ enum Until {
 
 impl Lifetime {
     pub(crate) fn new() -> Self {
-        Self(Until::Forgotten { by: None })
+        Self(EndCondition::Forgotten { by: None })
     }
 
     /// A caller creates a container: an earlier Shutdown no longer holds.
     pub(crate) fn create_requested(&mut self) {
-        if matches!(self.0, Until::Forgotten { .. } | Until::Empty) {
-            self.0 = Until::Forgotten { by: None };
+        if matches!(self.0, EndCondition::Forgotten { .. } | EndCondition::Empty) {
+            self.0 = EndCondition::Forgotten { by: None };
         }
     }
 
     /// containerd sends Shutdown after every Delete; only the one after the last Delete counts (CONTRACT §1.8).
     pub(crate) fn shutdown_requested(&mut self, pod: &Pod) {
         if pod.is_empty() {
-            self.0 = Until::Now;
-        } else if pod.is_leaving() && matches!(self.0, Until::Forgotten { .. }) {
-            self.0 = Until::Empty;
+            self.0 = EndCondition::Now;
+        } else if pod.is_leaving() && matches!(self.0, EndCondition::Forgotten { .. }) {
+            self.0 = EndCondition::Empty;
         }
     }
 
     /// A signal to the shim has begun an ordered stop.
     pub(crate) fn stop_signalled(&mut self) {
-        self.0 = Until::Final { by: None };
+        self.0 = EndCondition::Final { by: None };
     }
 
     /// When the shim ends if no caller comes until then.
     pub(crate) fn deadline(&mut self, pod: &Pod) -> Option<Instant> {
         let (is_idle, by, wait) = match &mut self.0 {
-            Until::Forgotten { by } => (pod.is_empty(), by, FORGOTTEN_AFTER),
-            Until::Final { by } => (pod.is_final(), by, TIME_TO_DELETE),
-            Until::Empty | Until::Now => return None,
+            EndCondition::Forgotten { by } => (pod.is_empty(), by, FORGOTTEN_AFTER),
+            EndCondition::Final { by } => (pod.is_final(), by, TIME_TO_DELETE),
+            EndCondition::Empty | EndCondition::Now => return None,
         };
         if is_idle {
             by.get_or_insert_with(|| Instant::now() + wait);
@@ -78,11 +78,11 @@ impl Lifetime {
     pub(crate) fn is_over(&self, pod: &Pod) -> bool {
         let has_passed = |by: Option<Instant>| by.is_some_and(|by| Instant::now() >= by);
         match self.0 {
-            Until::Forgotten { by } => pod.is_empty() && has_passed(by),
-            Until::Empty => pod.is_empty(),
+            EndCondition::Forgotten { by } => pod.is_empty() && has_passed(by),
+            EndCondition::Empty => pod.is_empty(),
             // A shim whose first Create never came is empty too (trap 15).
-            Until::Final { by } => pod.is_empty() || has_passed(by),
-            Until::Now => true,
+            EndCondition::Final { by } => pod.is_empty() || has_passed(by),
+            EndCondition::Now => true,
         }
     }
 }

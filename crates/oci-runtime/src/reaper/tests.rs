@@ -53,7 +53,7 @@ fn spawns_of_one_moment_have_a_round_each() {
         for _ in 0..10 {
             let (reaper, spawned) = (reaper.clone(), spawned.clone());
             tokio::task::spawn_local(async move {
-                let _turn = reaper.turn().await;
+                let _permit = reaper.spawn_permit().await;
                 spawned.set(spawned.get() + 1);
             });
         }

@@ -67,10 +67,10 @@ impl Container {
         arguments: Arguments,
         streams: Streams,
     ) -> Result<Vec<u8>, RuntimeError> {
-        let turn = self.runtime.reaper.turn().await;
+        let permit = self.runtime.reaper.spawn_permit().await;
         let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
         let spawned = self.spawn(&arguments, log.as_ref(), streams);
-        drop(turn);
+        drop(permit);
         let (child, mut captured) = spawned.map_err(|source| RuntimeError::Spawn {
             operation,
             id: self.id.to_string(),

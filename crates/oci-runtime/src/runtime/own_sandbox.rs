@@ -25,8 +25,8 @@ use crate::{
     process::Process,
     reaper::{ExitWatch, Ticket, is_our_child},
     sandbox::{
-        Entry, Groups, NotUnderstood, Place, Recipe, Record, SandboxRequest, barrier, end_scope, scope_at,
-        understood,
+        CgroupEntry, ChildSetup, Groups, NotUnderstood, Place, Record, SandboxRequest, barrier, end_scope,
+        scope_at, understood,
     },
 };
 
@@ -94,10 +94,15 @@ impl Container {
         self.record_sandbox(request)?;
         groups.make(request.limits()).map_err(|error| failed(CONTROL_GROUPS, error))?;
         let entrances = groups.entrances().map_err(|error| failed(CONTROL_GROUPS, error))?;
-        let recipe =
-            Recipe::new(request, &self.id, &self.bundle.rootfs(), &Entry::Groups(&entrances), keyring);
+        let setup = ChildSetup::new(
+            request,
+            &self.id,
+            &self.bundle.rootfs(),
+            &CgroupEntry::Groups(&entrances),
+            keyring,
+        );
         let ticket = self.runtime.reaper.ticket();
-        let made = recipe.and_then(|recipe| recipe.make(&AtomicI32::new(0)));
+        let made = setup.and_then(|setup| setup.make(&AtomicI32::new(0)));
         let pid = made.map_err(|error| self.sandbox_error(Operation::Create, error.to_string()))?;
         let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
         self.launched_sandbox(process, exit)
@@ -117,14 +122,15 @@ impl Container {
         request.reread_properties(&self.bundle).map_err(|error| failed(error.to_string()))?;
         self.record_sandbox(&request)?;
         let (mut barrier, end) = barrier().map_err(kernel)?;
-        let recipe = Recipe::new(&request, &self.id, &self.bundle.rootfs(), &Entry::Barrier(&end), keyring)
-            .map_err(|error| failed(error.to_string()))?;
+        let setup =
+            ChildSetup::new(&request, &self.id, &self.bundle.rootfs(), &CgroupEntry::Barrier(&end), keyring)
+                .map_err(|error| failed(error.to_string()))?;
         let ticket = self.runtime.reaper.ticket();
         let pid = Arc::new(AtomicI32::new(0));
         let made = helper_thread::run("sandbox", {
             let pid = pid.clone();
             move || {
-                let made = recipe.make(&pid);
+                let made = setup.make(&pid);
                 drop(end);
                 Ok(made)
             }

@@ -25,7 +25,7 @@ use super::barrier::ChildEnd;
 use super::our_memory;
 use super::program;
 use super::request::{NamespaceKind, SandboxRequest};
-use super::steps::{Step, Streams, act};
+use super::steps::{StandardStreams, Step, act};
 use crate::runtime::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.
@@ -48,7 +48,7 @@ impl MakeError {
 }
 
 /// How the child comes to its control groups.
-pub(crate) enum Entry<'a> {
+pub(crate) enum CgroupEntry<'a> {
     /// Through these files, by itself.
     Groups(&'a [File]),
     /// The shim puts it there, and does what else only the node's root may do, while it waits.
@@ -56,7 +56,7 @@ pub(crate) enum Entry<'a> {
 }
 
 /// All that the child needs: it allocates nothing.
-pub(crate) struct Recipe {
+pub(crate) struct ChildSetup {
     steps: Vec<Step>,
     namespaces: c_int,
     // Open until the child has executed its program.
@@ -78,7 +78,7 @@ struct Child {
     inner_stack: *mut c_void,
 }
 
-impl Recipe {
+impl ChildSetup {
     /// Prepares the process, whose root will be mounted on `root`.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Recipe {
         request: &SandboxRequest,
         id: &str,
         root: &Path,
-        entry: &Entry<'_>,
+        entry: &CgroupEntry<'_>,
         keyring: SessionKeyring,
     ) -> Result<Self, MakeError> {
         let program = program::open(&request.mount_label)
@@ -116,7 +116,7 @@ impl Recipe {
         let (inside, outside) =
             settings(request)?.into_iter().partition::<Vec<_>, _>(|(kind, _)| is_made_inside(*kind));
         steps.extend(outside.into_iter().map(|(_, step)| step));
-        if let (Some(score), Entry::Groups(_)) = (request.oom_score_adj, entry) {
+        if let (Some(score), CgroupEntry::Groups(_)) = (request.oom_score_adj, entry) {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
         }
         let has_label = !request.label.is_empty();
@@ -134,12 +134,12 @@ impl Recipe {
             steps.push(write(&attribute("apparmor", "exec"), &format!("exec {}", request.profile))?);
         }
         let mut limits: Vec<_> = match entry {
-            Entry::Groups(_) => request
+            CgroupEntry::Groups(_) => request
                 .rlimits
                 .iter()
                 .map(|(number, soft, hard)| Step::Rlimit(*number, *soft, *hard))
                 .collect(),
-            Entry::Barrier(_) => Vec::new(),
+            CgroupEntry::Barrier(_) => Vec::new(),
         };
         let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
         if joins_user {
@@ -150,7 +150,11 @@ impl Recipe {
             steps.extend(inside.into_iter().map(|(_, step)| step));
         }
         // No device can be made in a user namespace. The node's own is safe there: no user of the namespace owns it.
-        let streams = if joins_user || request.id_maps.is_some() { Streams::OfNode } else { Streams::Own };
+        let streams = if joins_user || request.id_maps.is_some() {
+            StandardStreams::OfNode
+        } else {
+            StandardStreams::Own
+        };
         // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
         let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
         let empty_root = Step::EmptyRoot(root, root_options(&request.mount_label)?, streams);
@@ -199,10 +203,12 @@ impl Recipe {
     }
 }
 
-fn entry_steps(entry: &Entry<'_>, request: &SandboxRequest) -> Vec<Step> {
+fn entry_steps(entry: &CgroupEntry<'_>, request: &SandboxRequest) -> Vec<Step> {
     match entry {
-        Entry::Groups(entrances) => entrances.iter().map(|file| Step::EnterGroup(file.as_raw_fd())).collect(),
-        Entry::Barrier(end) => {
+        CgroupEntry::Groups(entrances) => {
+            entrances.iter().map(|file| Step::EnterGroup(file.as_raw_fd())).collect()
+        }
+        CgroupEntry::Barrier(end) => {
             let mut steps = vec![end.step()];
             // The kernel lets no user make files there who is not one of the namespace's.
             steps.extend(request.id_maps.is_some().then_some(Step::RootOfNamespace));

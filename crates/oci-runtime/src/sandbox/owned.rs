@@ -78,7 +78,7 @@ pub(super) fn become_user(uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-struct Work {
+struct OpenRequest {
     owner: RawFd,
     /// What is made; 0: nothing.
     kind: c_int,
@@ -89,22 +89,22 @@ struct Work {
 
 /// Opens a file of /proc/self in the user namespace `owner`, after new namespaces of `kind`, if any, have been made there.
 fn open_inside(owner: BorrowedFd<'_>, kind: c_int, path: &'static CStr) -> io::Result<OwnedFd> {
-    let mut work = Work { owner: owner.as_raw_fd(), kind, path, made: Err(libc::ECANCELED) };
-    run(&mut work)?;
-    let made = work.made.map_err(io::Error::from_raw_os_error)?;
+    let mut request = OpenRequest { owner: owner.as_raw_fd(), kind, path, made: Err(libc::ECANCELED) };
+    run(&mut request)?;
+    let made = request.made.map_err(io::Error::from_raw_os_error)?;
     // SAFETY: the child has opened it in this table of files, and has ended.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
 /// Runs the child to its end.
-fn run(work: &mut Work) -> io::Result<()> {
+fn run(request: &mut OpenRequest) -> io::Result<()> {
     let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     // Without a signal at its end it is no child that the reaper sees.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
     let made = our_memory::with_child(|| {
         // SAFETY: the child has a stack of its own, makes only system calls, and has ended when clone returns.
-        let child = unsafe { libc::clone(make, top, flags, (&raw mut *work).cast()) };
+        let child = unsafe { libc::clone(make, top, flags, (&raw mut *request).cast()) };
         if child > 0 {
             // SAFETY: takes the child's end, which the reaper does not wait for.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WCLONE) };
@@ -116,18 +116,18 @@ fn run(work: &mut Work) -> io::Result<()> {
 }
 
 /// The child.
-extern "C" fn make(work: *mut c_void) -> c_int {
-    // SAFETY: `run` passes a Work, and waits while this runs.
-    let work = unsafe { &mut *work.cast::<Work>() };
+extern "C" fn make(request: *mut c_void) -> c_int {
+    // SAFETY: `run` passes an OpenRequest, and waits while this runs.
+    let request = unsafe { &mut *request.cast::<OpenRequest>() };
     // SAFETY: system calls on what was prepared before.
-    work.made = unsafe {
-        let result = match libc::syscall(libc::SYS_setns, work.owner, libc::CLONE_NEWUSER) {
-            0 => libc::syscall(libc::SYS_unshare, work.kind),
+    request.made = unsafe {
+        let result = match libc::syscall(libc::SYS_setns, request.owner, libc::CLONE_NEWUSER) {
+            0 => libc::syscall(libc::SYS_unshare, request.kind),
             failed => failed,
         };
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let result = match result {
-            0 => libc::syscall(libc::SYS_openat, libc::AT_FDCWD, work.path.as_ptr(), flags, 0),
+            0 => libc::syscall(libc::SYS_openat, libc::AT_FDCWD, request.path.as_ptr(), flags, 0),
             failed => failed,
         };
         RawFd::try_from(result).ok().filter(|file| *file >= 0).ok_or_else(|| *libc::__errno_location())

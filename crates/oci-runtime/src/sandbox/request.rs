@@ -115,7 +115,7 @@ impl SandboxRequest {
     /// # Errors
     /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
     pub(crate) fn of_bundle(bundle: &Bundle, driver: CgroupDriver) -> Result<Self, NotUnderstood> {
-        let request = Self::of_spec(&read(bundle)?, &Node { driver, ..Node::of_machine() })?;
+        let request = Self::of_spec(&read(bundle)?, &NodeFeatures { driver, ..NodeFeatures::of_machine() })?;
         request.compare_maps()?;
         Ok(request)
     }
@@ -124,7 +124,7 @@ impl SandboxRequest {
     ///
     /// # Errors
     /// What podshim does not do itself.
-    fn of_spec(spec: &Value, node: &Node) -> Result<Self, NotUnderstood> {
+    fn of_spec(spec: &Value, node: &NodeFeatures) -> Result<Self, NotUnderstood> {
         // Mounts, masked paths and the root are of a file system that this sandbox has not: its root is empty.
         let spec = only(
             spec,
@@ -341,7 +341,7 @@ impl SandboxRequest {
 }
 
 /// What a sandbox can need of the node.
-struct Node {
+struct NodeFeatures {
     driver: CgroupDriver,
     has_systemd: bool,
     has_apparmor: bool,
@@ -349,7 +349,7 @@ struct Node {
     has_seccomp: bool,
 }
 
-impl Node {
+impl NodeFeatures {
     fn of_machine() -> Self {
         let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
         Self {

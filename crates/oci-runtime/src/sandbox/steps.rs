@@ -35,7 +35,7 @@ pub(super) enum Step {
     SessionKeyring(CString),
     PrivateMounts,
     /// Where, with which options, with which streams.
-    EmptyRoot(CString, CString, Streams),
+    EmptyRoot(CString, CString, StandardStreams),
     OwnSession,
     Rlimit(u32, u64, u64),
     CloseFiles(RawFd),
@@ -46,7 +46,7 @@ pub(super) enum Step {
 }
 
 /// What the sandbox has for its streams.
-pub(super) enum Streams {
+pub(super) enum StandardStreams {
     /// A null device of its own.
     Own,
     /// The node's.
@@ -149,14 +149,14 @@ pub(super) unsafe fn act(
                 checked(syscall(libc::SYS_mount, none, c"/".as_ptr(), none, flags, none))
             }
             Step::EmptyRoot(path, options, streams) => {
-                if let Streams::OfNode = streams {
+                if let StandardStreams::OfNode = streams {
                     streams_of(c"/dev/null", libc::O_RDWR)?;
                 }
                 let flags = libc::MS_NOSUID | libc::MS_NOEXEC;
                 let tmpfs = c"tmpfs".as_ptr();
                 checked(syscall(libc::SYS_mount, tmpfs, path.as_ptr(), tmpfs, flags, options.as_ptr()))?;
                 checked(syscall(libc::SYS_chdir, path.as_ptr()))?;
-                if let Streams::Own = streams {
+                if let StandardStreams::Own = streams {
                     own_streams()?;
                 }
                 // Of the mount alone: the file system cannot become read-only while it has an open file without a name.

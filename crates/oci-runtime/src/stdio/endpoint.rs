@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;
 
 use super::error::{StdioError, StreamName};
-use super::logger::{LoggerCommand, Readiness};
+use super::logger::{LoggerCommand, ReadinessSignal};
 use super::paths::{StdioPaths, StreamMode};
 use super::uri::Uri;
 
@@ -72,8 +72,8 @@ impl Addresses {
 
 fn parse_logger(address: &str) -> Result<Option<LoggerCommand>, StdioError> {
     let (rest, readiness) = match address.split_once(':') {
-        Some(("binary", rest)) => (rest, Readiness::Close),
-        Some(("binary-v2", rest)) => (rest, Readiness::Byte),
+        Some(("binary", rest)) => (rest, ReadinessSignal::Close),
+        Some(("binary-v2", rest)) => (rest, ReadinessSignal::Byte),
         _ => return Ok(None),
     };
     match Uri::parse(rest) {

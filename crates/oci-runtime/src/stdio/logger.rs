@@ -89,7 +89,7 @@ pub struct LoggerIdentity<'a> {
 
 /// How the program reports that it is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub(super) enum ReadinessSignal {
     /// `binary`: closing descriptor 5 is enough, so an early end of the program counts too.
     Close,
     /// `binary-v2` (containerd 2.2): it writes a byte first.
@@ -101,11 +101,11 @@ pub(super) enum Readiness {
 pub(super) struct LoggerCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
-    readiness: Readiness,
+    readiness: ReadinessSignal,
 }
 
 impl LoggerCommand {
-    pub(super) fn new(uri: Uri, readiness: Readiness) -> Self {
+    pub(super) fn new(uri: Uri, readiness: ReadinessSignal) -> Self {
         let arguments = uri.query.into_iter().flat_map(|(key, value)| [key, value]).collect();
         Self { program: uri.path, arguments, readiness }
     }
@@ -152,7 +152,7 @@ impl Logger {
         let (running, ready) = spawn().map_err(|source| LoggerError::Spawn { program: program(), source })?;
         let read = ready.async_io(Interest::READABLE, |mut ready| ready.read(&mut [0]));
         let failure = match timeout(READY_LIMIT, read).await {
-            Ok(Ok(0)) if self.command.readiness == Readiness::Byte => {
+            Ok(Ok(0)) if self.command.readiness == ReadinessSignal::Byte => {
                 LoggerError::NotReady { program: program() }
             }
             Ok(Ok(_)) => {

@@ -10,7 +10,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
 use crate::interface::outcome::Outcome;
 use crate::questions::holds::hold_reason;
-use crate::questions::restarts::{Stopped, is_started_again, is_unwanted};
+use crate::questions::restarts::{LastRun, is_started_again, is_unwanted};
 use crate::rules::exit::ended_for_good;
 use crate::state::State;
 use crate::steps::back_off::{back_off, restart_later};
@@ -52,7 +52,7 @@ pub(crate) fn recreation_ended(pod: &mut State, id: ContainerId, outcome: Outcom
                 Program::HasRun if is_started_again(pod, container) => {
                     restart_later(pod, &id, failed);
                 }
-                Program::HasRun => ended_for_good(pod, &id, failed, Stopped::NotStarted),
+                Program::HasRun => ended_for_good(pod, &id, failed, LastRun::NotStarted),
             }
         }
         Outcome::Ok => pod.impossible(format!("container {id} re-created without a process")),

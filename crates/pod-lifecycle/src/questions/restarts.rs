@@ -10,16 +10,16 @@ use crate::interface::exit::START_FAILED;
 use crate::questions::order::{stands_by, turn_has_come};
 use crate::state::State;
 
-/// Why a container's program does not run.
+/// How the last run of a container's program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stopped {
+pub(crate) enum LastRun {
     /// It has exited with that code.
     Exited(u32),
     /// podshim could not start it. R13: that is no exit of the program, whatever codes are listed.
     NotStarted,
 }
 
-impl Stopped {
+impl LastRun {
     /// What an exit of a container with that code means.
     pub(crate) fn of(container: &Container, code: u32) -> Self {
         match container.ending.next_exit() {
@@ -45,15 +45,15 @@ impl Stopped {
 
 /// Whether podshim starts a container again after an exit with that code (R1, R4, R7, R13, I3).
 pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> bool {
-    restarts(pod, container, Stopped::of(container, code))
+    restarts(pod, container, LastRun::of(container, code))
 }
 
 /// Whether podshim tries again to start a container that could not be started (R4, R6).
 pub(crate) fn is_started_again(pod: &State, container: &Container) -> bool {
-    restarts(pod, container, Stopped::NotStarted)
+    restarts(pod, container, LastRun::NotStarted)
 }
 
-fn restarts(pod: &State, container: &Container, stopped: Stopped) -> bool {
+fn restarts(pod: &State, container: &Container, last_run: LastRun) -> bool {
     let Some(index) = container.member().filter(|_| keeps_running(pod, container)) else { return false };
     let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
     // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
@@ -63,7 +63,7 @@ fn restarts(pod: &State, container: &Container, stopped: Stopped) -> bool {
         return true;
     }
     // R9: without a `restart` key the first such exit stops the pod.
-    if !ordered && restart.is_none() && pod.member(index).is_fatal(stopped.code()) {
+    if !ordered && restart.is_none() && pod.member(index).is_fatal(last_run.code()) {
         return false;
     }
     if shows_crash_loop(pod, container, index) {
@@ -71,7 +71,7 @@ fn restarts(pod: &State, container: &Container, stopped: Stopped) -> bool {
     }
     let wanted = match restart_mode(pod, index) {
         RestartMode::Never | RestartMode::Visible => false,
-        RestartMode::OnFailure => ordered || stopped.is_one_of(codes_of(pod, index)),
+        RestartMode::OnFailure => ordered || last_run.is_one_of(codes_of(pod, index)),
         RestartMode::Always => true,
     };
     wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
@@ -110,11 +110,11 @@ fn codes_of(pod: &State, index: usize) -> CodeSet {
 }
 
 /// Whether neither podshim nor the caller runs an init again that has failed (I2).
-pub(crate) fn is_not_repeated(pod: &State, index: usize, stopped: Stopped) -> bool {
+pub(crate) fn is_not_repeated(pod: &State, index: usize, last_run: LastRun) -> bool {
     pod.policy() == RestartPolicy::Never
         || match restart_mode(pod, index) {
             RestartMode::Never => true,
-            RestartMode::OnFailure => !stopped.is_one_of(codes_of(pod, index)),
+            RestartMode::OnFailure => !last_run.is_one_of(codes_of(pod, index)),
             RestartMode::Always | RestartMode::Visible => false,
         }
 }

@@ -21,7 +21,7 @@ use crate::questions::evidence::ended_by;
 use crate::questions::grace::grace_of;
 use crate::questions::order::stands_by;
 use crate::questions::pod_restart::{is_renewed, restarts_pod};
-use crate::questions::restarts::{Stopped, is_not_repeated, keeps_running, restarts_after};
+use crate::questions::restarts::{LastRun, is_not_repeated, keeps_running, restarts_after};
 use crate::rules::failure::{fail_pod, stop_if_fatal};
 use crate::rules::pod_restart::restart_after_failure;
 use crate::rules::replacement::go_on_without;
@@ -89,15 +89,15 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
         }
         Some(_) if restarts_pod(pod, container, exit.code) => restart_after_failure(pod, id, exit),
         Some(_) => {
-            let stopped = Stopped::of(container, exit.code);
-            ended_for_good(pod, id, exit, stopped);
+            let last_run = LastRun::of(container, exit.code);
+            ended_for_good(pod, id, exit, last_run);
         }
         None => finish(pod, id, exit),
     }
 }
 
 /// podshim does not run the program again: the exit is shown, and a caller may recreate the container.
-pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, stopped: Stopped) {
+pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, last_run: LastRun) {
     let Some(container) = pod.container(id) else { return };
     let Some(index) = container.member() else { return };
     let unasked = container.ending.next_exit() != NextExit::Final;
@@ -105,7 +105,7 @@ pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, stop
     finish(pod, id, exit);
     if pod.member(index).role() == Role::Init {
         // I2.
-        if unasked && !pod.is_stopping() && is_not_repeated(pod, index, stopped) {
+        if unasked && !pod.is_stopping() && is_not_repeated(pod, index, last_run) {
             fail_pod(pod, index, format!("failed with {}", exit.code));
         }
         return;

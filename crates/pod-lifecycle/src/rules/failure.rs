@@ -10,7 +10,7 @@ use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
 use crate::interface::stop_cause::StopCause;
 use crate::member::evidence::EndedBy;
-use crate::questions::restarts::{Stopped, is_not_repeated};
+use crate::questions::restarts::{LastRun, is_not_repeated};
 use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::finish::note_end;
@@ -63,7 +63,7 @@ pub(crate) fn start_refused(pod: &mut State, id: Option<&ContainerId>, index: us
 pub(crate) fn cannot_start(pod: &mut State, index: usize, why: &str) {
     let state = pod.member(index);
     let fatal = match state.role() {
-        Role::Init => is_not_repeated(pod, index, Stopped::NotStarted),
+        Role::Init => is_not_repeated(pod, index, LastRun::NotStarted),
         Role::Sidecar => {
             pod.recreates_nothing() && !state.is_native() && !state.gate.is_open() && state.pair.is_active()
         }

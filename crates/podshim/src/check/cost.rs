@@ -37,12 +37,12 @@ pub fn of_plan<'a>(
 }
 
 /// What one kind of work costs: whom it is done for how often, and how much of a processor all of it takes.
-struct Work<'a> {
+struct WorkCost<'a> {
     members: Vec<(&'a Member, Duration)>,
     each: Duration,
 }
 
-impl<'a> Work<'a> {
+impl<'a> WorkCost<'a> {
     /// The part of a processor.
     fn part(&self) -> f64 {
         self.members.iter().map(|(_, period)| self.each.as_secs_f64() / period.as_secs_f64()).sum()
@@ -72,7 +72,7 @@ fn of_probes(plan: &Plan) -> Option<(&Member, String, String)> {
         Gate::Probe { action: GateAction::Exec(_), timing, .. } => Some((member, timing.period)),
         _ => None,
     });
-    let work = Work { members: probes.collect(), each: EXEC_PROBE };
+    let work = WorkCost { members: probes.collect(), each: EXEC_PROBE };
     let worst = work.worst()?;
     let message = format!(
         "exec: probes of {} take {:.2} of a processor beside the pod's limits until their gates are open",
@@ -95,7 +95,7 @@ fn of_restarts(plan: &Plan) -> Option<(&Member, String, String)> {
         // The delays grow to the longest; a restart takes its own time too.
         Some((member, restart.backoff.max + RESTART))
     });
-    let work = Work { members: restarts.collect(), each: RESTART };
+    let work = WorkCost { members: restarts.collect(), each: RESTART };
     let worst = work.worst()?;
     let message = format!(
         "restarts of {} take {:.2} of a processor beside the pod's limits while the program fails at once",

@@ -13,7 +13,7 @@ use crate::shims;
 
 /// Whether the node's programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum NodeState {
     /// They do, where this command runs.
     Here,
     /// They do, and this command is in a container that has the node's root below a directory.
@@ -26,7 +26,7 @@ pub(super) enum Node {
 ///
 /// # Errors
 /// It is, or a file cannot be read.
-pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandError> {
+pub(super) fn refuse_default(layout: &Layout, node: NodeState) -> Result<(), CommandError> {
     let failed = |error: install::InstallError| CommandError::Input(error.to_string());
     if let Some((file, name)) = install::default_in_file(layout).map_err(failed)? {
         return Err(CommandError::Input(format!(
@@ -35,7 +35,7 @@ pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandE
             layout.root.shown(&file).display()
         )));
     }
-    if node == Node::Elsewhere {
+    if node == NodeState::Elsewhere {
         return Ok(());
     }
     match default_runtime(&layout.root, &layout.found) {
@@ -58,7 +58,7 @@ pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandE
 ///
 /// # Errors
 /// Pods do, or the node does not say whether they do.
-pub(super) fn refuse_running(layout: &Layout, node: Node) -> Result<(), CommandError> {
+pub(super) fn refuse_running(layout: &Layout, node: NodeState) -> Result<(), CommandError> {
     let unknown = |reason: &dyn Display| {
         CommandError::Input(format!(
             "cannot find out which pods run on this node: {reason}; nothing was changed. Mend that, or give --force"
@@ -69,12 +69,12 @@ pub(super) fn refuse_running(layout: &Layout, node: Node) -> Result<(), CommandE
     let mut reasons = of_entries(&pods);
     let socket = layout.found.distribution.socket().display();
     match (sandboxes(&layout.root, &layout.found), node) {
-        (_, Node::Elsewhere) | (Err(_), Node::Here) => {}
+        (_, NodeState::Elsewhere) | (Err(_), NodeState::Here) => {}
         (Ok(sandboxes), _) => reasons.extend(of_containerd(layout, &sandboxes, &pods)?),
-        (Err(error), Node::Mounted) if reasons.is_empty() => {
+        (Err(error), NodeState::Mounted) if reasons.is_empty() => {
             return Err(unknown(&format_args!("containerd at {socket}: {error}")));
         }
-        (Err(_), Node::Mounted) => {}
+        (Err(_), NodeState::Mounted) => {}
     }
     if reasons.is_empty() {
         return Ok(());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 
-use super::in_use::{self, Node};
+use super::in_use::{self, NodeState};
 use crate::bounded::Bound;
 use crate::check::containerd_config::LOST_WITH_SHIM;
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
@@ -196,11 +196,11 @@ impl CommonArguments {
     }
 
     /// Where the node's programs run.
-    fn live(&self, root: &Root) -> Node {
+    fn live(&self, root: &Root) -> NodeState {
         match (&self.host_root, root.is_own()) {
-            (Some(_), _) => Node::Mounted,
-            (None, true) => Node::Here,
-            (None, false) => Node::Elsewhere,
+            (Some(_), _) => NodeState::Mounted,
+            (None, true) => NodeState::Here,
+            (None, false) => NodeState::Elsewhere,
         }
     }
 }
@@ -244,7 +244,9 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     if !arguments.stay {
         let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
         let drain = match (made, node) {
-            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => start_drain(&layout, made, None)?,
+            (Made::All | Made::Nothing, NodeState::Here | NodeState::Mounted) => {
+                start_drain(&layout, made, None)?
+            }
             (..) => None,
         };
         if made == Made::All {
@@ -407,15 +409,15 @@ fn then_restart(layout: &Layout) -> String {
 }
 
 /// The release of containerd, for a configuration that does not state its version.
-fn release(given: Option<Release>, layout: &Layout, node: Node) -> Result<Release, CommandError> {
+fn release(given: Option<Release>, layout: &Layout, node: NodeState) -> Result<Release, CommandError> {
     let running = || {
         let socket = layout.root.reach(layout.found.distribution.socket()).ok()?;
         Release::parse(&cri::version(&socket.path()).ok()?)
     };
     let installed = || match node {
-        Node::Here => Release::installed().or_else(running),
-        Node::Mounted => running(),
-        Node::Elsewhere => None,
+        NodeState::Here => Release::installed().or_else(running),
+        NodeState::Mounted => running(),
+        NodeState::Elsewhere => None,
     };
     given.or_else(installed).ok_or_else(|| {
         let config = layout.found.place.file().display();

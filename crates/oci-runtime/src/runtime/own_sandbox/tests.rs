@@ -220,12 +220,13 @@ fn a_child_that_is_killed_before_it_runs_its_program_is_a_failure() {
         let (mut barrier, end) = barrier().unwrap();
         fs::create_dir_all(container.bundle.rootfs()).unwrap();
         let root = container.bundle.rootfs();
-        let recipe =
-            Recipe::new(&request, "shop", &root, &Entry::Barrier(&end), SessionKeyring::New).unwrap();
+        let setup =
+            ChildSetup::new(&request, "shop", &root, &CgroupEntry::Barrier(&end), SessionKeyring::New)
+                .unwrap();
         let pid = Arc::new(AtomicI32::new(0));
         let made = helper_thread::run("sandbox", {
             let pid = pid.clone();
-            move || Ok(recipe.make(&pid))
+            move || Ok(setup.make(&pid))
         });
         let killed = async {
             assert!(barrier.has_arrived().await.unwrap());

@@ -8,7 +8,7 @@ fn of_spec(spec: &Value) -> Result<SandboxRequest, NotUnderstood> {
     SandboxRequest::of_spec(spec, &NODE)
 }
 
-const NODE: Node = Node {
+const NODE: NodeFeatures = NodeFeatures {
     driver: CgroupDriver::Cgroupfs,
     has_systemd: true,
     has_apparmor: true,
@@ -109,11 +109,11 @@ fn what_is_not_known_is_named() {
 #[test]
 fn what_a_spec_needs_of_the_node() {
     let mut spec = cri();
-    let without = SandboxRequest::of_spec(&spec, &Node { has_seccomp: false, ..NODE });
+    let without = SandboxRequest::of_spec(&spec, &NodeFeatures { has_seccomp: false, ..NODE });
     assert_eq!(without.unwrap_err().to_string(), "a kernel without seccomp filters");
     spec["process"]["apparmorProfile"] = json!("cri-containerd.apparmor.d");
     assert_eq!(of_spec(&spec).unwrap().profile, "cri-containerd.apparmor.d");
-    let without = SandboxRequest::of_spec(&spec, &Node { has_apparmor: false, ..NODE });
+    let without = SandboxRequest::of_spec(&spec, &NodeFeatures { has_apparmor: false, ..NODE });
     assert_eq!(without.unwrap_err().to_string(), "process.apparmorProfile on a node without AppArmor");
 
     for field in [("process", "selinuxLabel"), ("linux", "mountLabel")] {
@@ -121,7 +121,7 @@ fn what_a_spec_needs_of_the_node() {
         let (part, key) = field;
         spec[part][key] = json!("system_u:object_r:container_file_t:s0:c1,c2");
         assert!(of_spec(&spec).is_err(), "{field:?}");
-        let without = SandboxRequest::of_spec(&spec, &Node { has_selinux: false, ..NODE });
+        let without = SandboxRequest::of_spec(&spec, &NodeFeatures { has_selinux: false, ..NODE });
         assert_eq!(without.unwrap_err().to_string(), "labels of SELinux on a node without it", "{field:?}");
     }
     let mut spec = cri();
@@ -134,7 +134,7 @@ fn what_a_spec_needs_of_the_node() {
     let mut spec = cri();
     spec["linux"]["cgroupsPath"] = json!("kubepods-pod1.slice:cri-containerd:x");
     assert!(of_spec(&spec).is_err());
-    let systemd = Node { driver: CgroupDriver::Systemd, ..NODE };
+    let systemd = NodeFeatures { driver: CgroupDriver::Systemd, ..NODE };
     let request = SandboxRequest::of_spec(&spec, &systemd).unwrap();
     assert_eq!(request.place.path(), "/kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope");
     assert!(request.needs_help());
@@ -143,7 +143,7 @@ fn what_a_spec_needs_of_the_node() {
     spec["linux"]["resources"]["cpu"]["period"] = json!(50_000);
     let unusual = SandboxRequest::of_spec(&spec, &systemd).unwrap_err().to_string();
     assert_eq!(unusual, "linux.resources.cpu.period of a scope is not done by podshim itself");
-    let without = SandboxRequest::of_spec(&spec, &Node { has_systemd: false, ..systemd });
+    let without = SandboxRequest::of_spec(&spec, &NodeFeatures { has_systemd: false, ..systemd });
     assert_eq!(without.unwrap_err().to_string(), "a scope without systemd");
 }
 
