@@ -74,7 +74,7 @@ impl Hooks {
     }
 
     /// Whether a stop signal waits for the hooks.
-    pub(crate) fn hold_a_stop(&self) -> bool {
+    pub(crate) fn has_waiting_stop(&self) -> bool {
         self.waiting.is_some()
     }
 

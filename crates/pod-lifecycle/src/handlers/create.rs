@@ -198,7 +198,7 @@ fn create_failed(
             start_refused(pod, None, index, exit, &failure.message);
         } else {
             // F11: its caller wants it gone, as one that it deletes after the create.
-            note_end(pod, index, exit, exit, EndedBy::LoneStop, Program::NeverRan);
+            note_end(pod, index, exit, exit, EndedBy::Caller, Program::NeverRan);
         }
     }
     pod.reply(request, Err(Refusal { kind: failure.kind, message: failure.message }));

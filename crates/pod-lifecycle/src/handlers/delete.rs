@@ -67,7 +67,7 @@ pub(crate) fn removal_ended(pod: &mut State, id: ContainerId, outcome: Outcome, 
         (container.member(), before, container.start_error())
     {
         let lost = Exit { code: START_FAILED, ..ended };
-        note_end(pod, index, lost, lost, EndedBy::LoneStop, Program::NeverRan);
+        note_end(pod, index, lost, lost, EndedBy::Caller, Program::NeverRan);
     }
     let deleted = Deleted { pid: container.pid(), exit };
     pod.emit_change(Action::Publish(Notice::Deleted { container: id, deleted }));

@@ -1,6 +1,7 @@
 //! The result of a gate's check (U1, U2, U4).
 //!
-//! Owns what a verdict means for which role. Never counts results: how many make a verdict is `container::gate_probe`.
+//! Owns for which role a verdict counts. Never decides what follows from it, which `rules::gate` does, and never counts results: how
+//! many make a verdict is `container::gate_probe`.
 
 use pod_spec::Role;
 

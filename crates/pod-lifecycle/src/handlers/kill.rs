@@ -1,6 +1,7 @@
 //! The signal table: what Kill(container, signal) means (K-rules).
 //!
-//! Owns the decision between delivering, holding and ending. Never decides when a held signal's turn comes: `rules::turns`
+//! Owns the decision between delivering, holding (T3) and ending, notes in the member that a caller asks for its end, and begins
+//! the stops that a signal begins. Never decides when a held signal's turn comes, and never delivers one then: `rules::turns`
 //! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
 
 use std::time::Duration;
@@ -155,7 +156,7 @@ fn kill_member(
         let was_asked = pod.member(index).asked().is_some();
         pod.member_mut(index).ask(ask, fresh_until);
         if !was_asked && ask == Ask::Signal {
-            take_over_grace(pod, id, index);
+            count_grace_with_caller(pod, id, index);
         }
     }
     // R2, R5: after an earlier stop this one may show that the caller stops the pod.
@@ -229,7 +230,7 @@ fn begin_or_join_zero_grace_stop(pod: &mut State) -> bool {
 
 /// T17: if the pod's stop has already signalled a sidecar, its caller counts its time from the caller's own stop
 /// signal on.
-fn take_over_grace(pod: &mut State, id: &ContainerId, index: usize) {
+fn count_grace_with_caller(pod: &mut State, id: &ContainerId, index: usize) {
     let by_caller = pod.stop().is_some_and(|stop| !stop.is_ours());
     if !by_caller || pod.member(index).member().grace.is_some() {
         return;

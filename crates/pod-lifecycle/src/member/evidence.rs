@@ -53,8 +53,8 @@ enum Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndedBy {
     /// Its caller, who may recreate it.
-    LoneStop,
-    /// Itself, podshim, or a stop of the pod.
+    Caller,
+    /// Itself, or podshim.
     Other,
 }
 
@@ -95,7 +95,7 @@ impl Ended {
     /// (J3, J10).
     pub(crate) fn new(real: Exit, code: u32, by: EndedBy, ran: Program, round: u32, times: EndTimes) -> Self {
         let counting = match by {
-            EndedBy::LoneStop => Counting::Undecided,
+            EndedBy::Caller => Counting::Undecided,
             EndedBy::Other => Counting::Counts,
         };
         let EndTimes { evident_until, replace_by } = times;

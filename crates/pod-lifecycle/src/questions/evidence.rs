@@ -32,10 +32,10 @@ pub(crate) fn is_evidence(pod: &State, index: usize) -> bool {
     ended.is_evident(pod.now()) || !pod.planned().any(unasked_main)
 }
 
-/// Who ended a container: its caller, outside of a stop of the pod, or not.
+/// Who ended a container: its caller, if one has asked for that, or not.
 pub(crate) fn ended_by(pod: &State, container: &Container) -> EndedBy {
     let asked = container.member().is_some_and(|index| pod.member(index).asked().is_some());
-    if asked && container.start_error().is_none() { EndedBy::LoneStop } else { EndedBy::Other }
+    if asked && container.start_error().is_none() { EndedBy::Caller } else { EndedBy::Other }
 }
 
 /// Whether a sidecar's stop can only be a stop of that container alone.

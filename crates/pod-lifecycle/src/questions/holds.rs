@@ -12,7 +12,7 @@ use crate::interface::spec::{KubeletType, StartBarrier};
 use crate::interface::time::show_duration;
 use crate::questions::losses::{Loss, loss_of, replacement_deadline_of};
 use crate::questions::order::{first_blocker, stands_by};
-use crate::questions::restarts::keeps_running;
+use crate::questions::restarts::is_restart_wanted;
 use crate::state::State;
 
 /// The start order in one place (S2, I1, S3, S6, T11). Where nothing is in the way nothing is held (S9).
@@ -23,7 +23,7 @@ pub(crate) fn may_start(pod: &State, container: &Container) -> bool {
     }
     if pod.is_stopping() || pod.failure().is_some() && !is_tried_again(pod, container) {
         // R2: only a container that ran before and that another one still needs.
-        return !container.never_ran() && keeps_running(pod, container);
+        return !container.never_ran() && is_restart_wanted(pod, container);
     }
     let state = pod.member(index);
     state.gate.is_released() || is_ordered_above(pod, container) || first_blocker(pod, index).is_none()

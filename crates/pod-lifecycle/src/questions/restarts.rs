@@ -54,7 +54,7 @@ pub(crate) fn is_started_again(pod: &State, container: &Container) -> bool {
 }
 
 fn restarts(pod: &State, container: &Container, last_run: LastRun) -> bool {
-    let Some(index) = container.member().filter(|_| keeps_running(pod, container)) else { return false };
+    let Some(index) = container.member().filter(|_| is_restart_wanted(pod, container)) else { return false };
     let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
     // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
     // as one (I7).
@@ -121,7 +121,7 @@ pub(crate) fn is_not_repeated(pod: &State, index: usize, last_run: LastRun) -> b
 
 /// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,
 /// K16).
-pub(crate) fn keeps_running(pod: &State, container: &Container) -> bool {
+pub(crate) fn is_restart_wanted(pod: &State, container: &Container) -> bool {
     if container.ending.is_final() || (pod.has_plan() && pod.sandbox.is_gone()) {
         return false;
     }
@@ -141,5 +141,5 @@ fn wants_end(pod: &State, container: &Container) -> bool {
 
 /// Whether a container that has no running program at the moment must not get one again.
 pub(crate) fn is_unwanted(pod: &State, container: &Container) -> bool {
-    container.ending.is_final() || (!container.never_ran() && !keeps_running(pod, container))
+    container.ending.is_final() || (!container.never_ran() && !is_restart_wanted(pod, container))
 }

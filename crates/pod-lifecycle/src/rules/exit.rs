@@ -21,7 +21,7 @@ use crate::questions::evidence::ended_by;
 use crate::questions::grace::grace_of;
 use crate::questions::order::stands_by;
 use crate::questions::pod_restart::{is_renewed, restarts_pod};
-use crate::questions::restarts::{LastRun, is_not_repeated, keeps_running, restarts_after};
+use crate::questions::restarts::{LastRun, is_not_repeated, is_restart_wanted, restarts_after};
 use crate::rules::failure::{fail_pod, stop_if_fatal};
 use crate::rules::pod_restart::restart_after_failure;
 use crate::rules::replacement::go_on_without;
@@ -136,7 +136,7 @@ fn fail_group_of(pod: &mut State, id: &ContainerId) {
         let kill_at = pod.now() + grace_of(pod, &other);
         if let Some(container) = pod.container_mut(&other)
             && !container.ending.is_signalled()
-            && !container.hooks.hold_a_stop()
+            && !container.hooks.has_waiting_stop()
         {
             container.ending.end_for_restart();
             deliver_stop(pod, &other, None);
@@ -178,7 +178,7 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
 fn hold_again_if_standby(pod: &mut State, id: &ContainerId, exit: Exit) -> bool {
     takeover_failed(pod, id, &format!("it exited with {}", exit.code));
     let Some(container) = pod.container(id) else { return false };
-    if !stands_by(pod, container) || pod.is_stopping() || !keeps_running(pod, container) {
+    if !stands_by(pod, container) || pod.is_stopping() || !is_restart_wanted(pod, container) {
         return false;
     }
     become_standby(pod, id);

@@ -13,7 +13,7 @@ use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::interface::time::show_duration;
 use crate::questions::pod_restart::{is_renewed, limit_of_restarts};
-use crate::questions::restarts::keeps_running;
+use crate::questions::restarts::is_restart_wanted;
 use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::renew::{begin_again, renew};
@@ -54,7 +54,7 @@ pub(crate) fn renew_waiting(pod: &mut State) {
     let over = pod.planned_where(|_, container| {
         let waits =
             matches!(container.phase(), Phase::Held(_) | Phase::BackingOff { .. } | Phase::Recreating { .. });
-        waits && !container.never_ran() && is_renewed(pod, container) && !keeps_running(pod, container)
+        waits && !container.never_ran() && is_renewed(pod, container) && !is_restart_wanted(pod, container)
     });
     for id in over {
         match pod.container(&id).map(Container::phase) {

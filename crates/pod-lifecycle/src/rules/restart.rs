@@ -1,6 +1,7 @@
 //! Restarts that are due, and those that will not come (R5, R6, K16).
 //!
-//! Owns their clock. Never decides how long a restart is delayed, which `steps::back_off` does; the start after it is
+//! Owns the moment: a restart whose delay is over begins, one that is no longer wanted ends. Never decides how long the delay is,
+//! which `container::restarts` does, nor whether a program runs again: `questions::restarts` does. The start after it is
 //! `rules::startup`.
 
 use pod_spec::Signal;
@@ -10,7 +11,7 @@ use crate::interface::exit::{Exit, code_of_signal};
 use crate::interface::id::ContainerId;
 use crate::interface::operation::Operation;
 use crate::questions::pod_restart::is_renewed;
-use crate::questions::restarts::{is_unwanted, keeps_running};
+use crate::questions::restarts::{is_restart_wanted, is_unwanted};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::unrun::end_without_running;
@@ -32,7 +33,7 @@ pub(crate) fn end_restarts(pod: &mut State) {
         .filter_map(|(_, container)| match *container.phase() {
             Phase::BackingOff { last, .. }
                 if !container.never_ran()
-                    && !keeps_running(pod, container)
+                    && !is_restart_wanted(pod, container)
                     && !is_renewed(pod, container) =>
             {
                 Some((container.id().clone(), last))

@@ -1,8 +1,8 @@
 //! Standby sidecars (V-rules): pairs of an active and a held container, and the switch between them.
 //!
-//! Owns which one of a pair is active, when its partner takes over, and what happens when a switch fails. For the rest of
-//! the core a pair is one member: its gate is open when the active one's is, and both have the same links. Never decides
-//! what waits for a pair: `questions::order` does.
+//! Owns which one of a pair is active, when its partner takes over, and what happens when a switch fails. A pair's
+//! gate is open when the active one's is, and both have the same links. Never decides what waits for a pair, and which of it a
+//! rule means: `questions::order` does.
 
 use crate::container::Container;
 use crate::container::phase::Phase;

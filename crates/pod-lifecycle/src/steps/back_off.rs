@@ -1,6 +1,7 @@
 //! A restart that is due later (R4, R7).
 //!
-//! Owns how long. Never decides whether a container is restarted at all: `questions::restarts` does.
+//! Owns what the container is meanwhile. Never decides whether it is restarted at all, which `questions::restarts` does, nor how long
+//! it waits: `container::restarts` does.
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;

@@ -26,7 +26,7 @@ pub(crate) fn stop_after_hooks(
 ) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
-    if container.hooks.hold_a_stop() {
+    if container.hooks.has_waiting_stop() {
         return;
     }
     if !container.hooks.is_running() && next_hook(pod, container).is_none() {
@@ -49,7 +49,7 @@ pub(crate) fn stop_after_hooks(
 /// Runs the next hook of a stop that has begun, or sends its signal.
 pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container(id) else { return };
-    if container.hooks.is_running() || !container.hooks.hold_a_stop() {
+    if container.hooks.is_running() || !container.hooks.has_waiting_stop() {
         return;
     }
     match next_hook(pod, container) {
