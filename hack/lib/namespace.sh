@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Prepares the mount and network namespace of one instance, then holds it until it is killed. hack/containerd-up runs it
-# under `unshare --mount --net`; nothing done here is visible outside. usage: namespace.sh READY_FILE
-# [DIRECTORY_IN_MEMORY]
+# under `unshare --mount --net`; nothing done here is visible outside. usage: namespace.sh READY_FILE STATE
 set -euo pipefail
 
 # Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network namespaces and
@@ -32,10 +31,10 @@ mount -t tmpfs -o mode=0755 podshim-test /var/lib/podshim
 if [ "$(stat -fc %T /sys/fs/cgroup)" = tmpfs ] && mountpoint -q /sys/fs/cgroup/unified; then
     umount /sys/fs/cgroup/unified
 fi
-if [ -n "${2:-}" ]; then
-    mkdir -p "$2"
-    mount -t tmpfs -o mode=0711 podshim-test "$2"
-fi
+# containerd's state, which is below /run on a node: with `discard` each file that the shim removes from a disk's file system waits for
+# the disk.
+mkdir -p "$2"
+mount -t tmpfs -o mode=0711 podshim-test "$2"
 ip link set lo up
 touch "$1"
 exec sleep infinity

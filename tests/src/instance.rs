@@ -219,6 +219,14 @@ impl Containerd {
         Ok(PathBuf::from(format!("/proc/{}/root", self.pid("holder.pid")?)))
     }
 
+    /// [`directory`](Self::directory) as containerd sees it: the bundles below it are in memory, in a mount of the instance's.
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub fn directory_inside(&self) -> Result<PathBuf> {
+        Ok(self.root()?.join(self.directory.strip_prefix("/")?))
+    }
+
     /// The mount table of the instance's namespace, in the format of `/proc/self/mountinfo`.
     ///
     /// # Errors
@@ -344,7 +352,8 @@ impl Containerd {
     /// # Errors
     /// If the bundle has none.
     pub fn shim_address(&self, namespace: &str, id: &str) -> Result<String> {
-        let bundle = self.directory.join("state/io.containerd.runtime.v2.task").join(namespace).join(id);
+        let bundle =
+            self.directory_inside()?.join("state/io.containerd.runtime.v2.task").join(namespace).join(id);
         // The shim writes `address`. containerd's own shim of 2.x does not; there containerd keeps the answer of
         // `start`.
         if let Ok(address) = std::fs::read_to_string(bundle.join("address")) {

@@ -71,10 +71,9 @@ impl Inventory {
         }
         let root = node.root()?;
         found.add_below("file", &root.join("run"), &root);
-        let directory = node.directory().strip_prefix("/")?;
+        let directory = node.directory_inside()?;
         for part in STATE {
-            // By the instance's root: a part may be a mount of its own.
-            found.add_below("file", &root.join(directory).join(part), &root);
+            found.add_below("file", &directory.join(part), &root);
         }
         // Number, protocol and type of a socket, its inode, its path if it has one.
         let sockets = std::fs::read_to_string(format!("/proc/{}/net/unix", node.pid("holder.pid")?))?;

@@ -116,8 +116,9 @@ impl Footprint {
                 found.push(format!("file: {}", path.display()));
             }
         }
+        let inside = node.directory_inside()?;
         let in_root = ENTRIES_BY_ID.iter().map(|directory| root.join(directory));
-        let in_directory = STATE_BY_ID.iter().map(|directory| node.directory().join(directory));
+        let in_directory = STATE_BY_ID.iter().map(|directory| inside.join(directory));
         for directory in in_root.chain(in_directory) {
             self.files_below(&directory, 0, &mut found);
         }

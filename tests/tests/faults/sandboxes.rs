@@ -2,7 +2,7 @@
 //! error says so, nothing of the sandbox is left, and the same shim makes it once the node has what it needs.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -22,14 +22,26 @@ const ENOUGH: u64 = 40;
 /// Checks that a Create which failed has left no process, no control group, no mount and no record.
 async fn ensure_nothing_left(sandbox: &DirectSandbox<'_>, root: &Path) -> Result<()> {
     ensure!(sandbox.process().is_err(), "it has a process");
-    let name = format!("*{}*", sandbox.id());
-    let groups = e2e::output("find", ["/sys/fs/cgroup", "-type", "d", "-name", &name]).await?;
-    ensure!(groups.is_empty(), "{groups}");
+    let groups = control_groups(Path::new("/sys/fs/cgroup"), sandbox.id());
+    ensure!(groups.is_empty(), "{groups:?}");
     let mounts = std::fs::read_to_string(format!("/proc/{}/mounts", sandbox.shim().await?))?;
     ensure!(!mounts.contains(&format!("{}/rootfs", sandbox.id())), "{mounts}");
     let record = root.join(".podshim-e2e.podshim").join(sandbox.id());
     ensure!(!record.exists(), "{} is there", record.display());
     Ok(())
+}
+
+/// The control groups of that name. Those of other tests come and go meanwhile.
+fn control_groups(directory: &Path, name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let below =
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    below
+        .flat_map(|path| match path.to_string_lossy().contains(name) {
+            true => vec![path],
+            false => control_groups(&path, name),
+        })
+        .collect()
 }
 
 /// Creates the sandbox with `give(0)`, `give(1)` and so on of what it needs, until there is enough, and removes it. Each Create

@@ -30,7 +30,8 @@ fn lingering() -> Result<(TcpStream, TcpStream)> {
 /// never received. The shim is stopped meanwhile, so that its close is the last one and has to wait. Returns the other
 /// ends; dropping them ends the wait.
 pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
-    let bundle = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io").join(pod.id(container)?);
+    let bundles = node.directory_inside()?.join("state/io.containerd.runtime.v2.task/k8s.io");
+    let bundle = bundles.join(pod.id(container)?);
     let directory = File::open(&bundle).with_context(|| bundle.display().to_string())?;
     let client = UnixDatagram::unbound()?;
     client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;

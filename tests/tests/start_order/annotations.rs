@@ -60,8 +60,9 @@ const IN_DIRECTORY: [&str; 4] = [
 /// All traces of tasks, shims and sandboxes on a node that no other test uses.
 fn traces(node: &Containerd) -> Result<BTreeSet<String>> {
     let root = node.root()?;
+    let inside = node.directory_inside()?;
     let in_root = IN_ROOT.iter().map(|directory| root.join(directory));
-    let directories = in_root.chain(IN_DIRECTORY.iter().map(|directory| node.directory().join(directory)));
+    let directories = in_root.chain(IN_DIRECTORY.iter().map(|directory| inside.join(directory)));
     let mut found = BTreeSet::new();
     for directory in directories {
         // A missing directory counts as empty.

@@ -208,7 +208,7 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_no_process_outside() -> Result
         .await?;
     pod.start("s1").await?;
     wait_started(&pod, &["s1"]).await?;
-    let bundles = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io");
+    let bundles = node.directory_inside()?.join("state/io.containerd.runtime.v2.task/k8s.io");
     // An address by descriptor, because the bundle's path is too long for a socket address.
     let bundle = std::fs::File::open(bundles.join(pod.id("s1")?))?;
     let outsider = std::os::unix::net::UnixDatagram::unbound()?;
