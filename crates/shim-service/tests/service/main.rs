@@ -256,7 +256,7 @@ fn r6_a_sidecar_comes_back_in_place() {
 fn r6_an_update_during_a_restart_is_the_next_processs() {
     with_pod(async |pod| {
         let name = ("io.kubernetes.cri.container-name", "proxy");
-        pod.run("c", "exec sleep 60", &[PLAN, name]).await;
+        pod.run("c", "echo one >>$0.runs; exec sleep 60", &[PLAN, name]).await;
         let bundle = pod.directory.path().join("c");
         let update = async |limit: &str| {
             let resources = Any { value: limit.as_bytes().to_vec(), ..Any::default() };
@@ -284,6 +284,15 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
         update("2").await.unwrap();
         called(&["create", "start", "delete", "create", "update", "start"]).await;
         assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), "2");
+        // A start whose process is killed before its program runs would wait for it.
+        let runs = || fs::read_to_string(bundle.join("program.sh.runs")).unwrap_or_default().lines().count();
+        timeout(Duration::from_secs(10), async {
+            while runs() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
         // An Update during the exit: the OCI runtime refuses it, as the container does not run.
         fs::write(bundle.join("slow.update"), "0.5").unwrap();
         fs::write(bundle.join("fail.update"), "container not running").unwrap();
