@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tokio::sync::oneshot;
 
-use crate::{Cri, Ctr, command, standstill, wait};
+use crate::{Cri, Ctr, command, wait};
 
 /// Names the directory of the instance that all tests of a run share. Set by `hack/test`.
 pub const SHARED_INSTANCE: &str = "PODSHIM_E2E_DIR";
@@ -88,7 +88,6 @@ impl Containerd {
     /// # Errors
     /// If no instance is up there.
     pub fn attach(directory: &Path) -> Result<Self> {
-        standstill::watch();
         let instance = Self { directory: directory.to_owned(), ownership: Ownership::Shared };
         instance.pid("containerd.pid").context("start it with hack/containerd-up")?;
         Ok(instance)
@@ -96,7 +95,6 @@ impl Containerd {
 
     /// The instance in `directory`, which ends when the handle is dropped.
     pub(crate) fn own(directory: PathBuf) -> Self {
-        standstill::watch();
         Self { directory, ownership: Ownership::Own }
     }
 

@@ -33,7 +33,6 @@ pub mod kubelet;
 pub mod leftovers;
 pub mod pod;
 pub mod program;
-mod standstill;
 pub mod static_pod;
 pub mod task;
 pub mod timeline;

@@ -133,10 +133,9 @@ pub fn processor_time() -> Duration {
     used.map(Duration::from).unwrap_or_default()
 }
 
-/// The same of another process; nothing if there is none.
-pub(crate) fn processor_time_of(pid: Pid) -> Duration {
-    let used = ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime);
-    used.map(Duration::from).unwrap_or_default()
+/// The same of another process; `None` if there is no such process.
+pub(crate) fn processor_time_of(pid: Pid) -> Option<Duration> {
+    ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime).map(Duration::from).ok()
 }
 
 /// The limit that this process had before [`use_all_open_files`].

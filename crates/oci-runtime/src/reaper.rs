@@ -245,18 +245,6 @@ impl Reaper {
     /// Fails with `NotFound` if there is no such process and no recorded exit, and with `InvalidInput` if the process
     /// is not the shim's child or is watched already.
     pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
-        self.claim(ticket, pid).map(|(process, exit, _)| (process, exit))
-    }
-
-    /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
-    /// container's cgroup only after runc's init has begun there, which is an eighth of what an exec takes.
-    pub fn adopt_exec(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
-        let (process, exit, used) = self.claim(ticket, pid)?;
-        self.table.borrow_mut().charge(self.charge, used);
-        Ok((process, exit))
-    }
-
-    fn claim(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch, Duration)> {
         debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
         if self.is_watched(pid) {
             return Err(io::Error::new(
@@ -274,7 +262,7 @@ impl Reaper {
                 }
                 // A parked exit under a pid that exists again belongs to an orphan, not to this process.
                 self.table.borrow_mut().parked.remove(&pid);
-                Ok((process, self.register(pid), process::processor_time_of(pid)))
+                Ok((process, self.register(pid)))
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 let parked = self.table.borrow_mut().parked.remove(&pid);
@@ -283,10 +271,20 @@ impl Reaper {
                 })?;
                 let (sender, receiver) = oneshot::channel();
                 let _ = sender.send(parked.exit);
-                Ok((Process::already_exited(pid), ExitWatch(receiver), parked.used))
+                Ok((Process::already_exited(pid), ExitWatch(receiver)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
+    /// container's cgroup only after runc's init has begun there, which is an eighth of what an exec takes.
+    pub fn adopt_exec(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        let parked = || self.table.borrow().parked.get(&pid).map(|parked| parked.used);
+        let used = process::processor_time_of(pid).or_else(parked).unwrap_or_default();
+        let adopted = self.adopt(ticket, pid)?;
+        self.table.borrow_mut().charge(self.charge, used);
+        Ok(adopted)
     }
 
     /// Registers a child that was just made: nothing may have been awaited since.
