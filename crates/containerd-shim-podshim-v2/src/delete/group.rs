@@ -140,8 +140,12 @@ impl Member {
 
     /// Whether there is something to end: the runtime knows it, or podshim has made it.
     fn is_known(&self, namespace: &str) -> bool {
-        self.is_known_to_its_runtime(namespace)
-            || is_recorded(&self.options.runtime_root(namespace), &self.id)
+        self.is_known_to_its_runtime(namespace) || self.is_own_sandbox(namespace)
+    }
+
+    /// Whether podshim has made it, also another shim of podshim's: then its removal needs no OCI runtime.
+    fn is_own_sandbox(&self, namespace: &str) -> bool {
+        is_recorded(&self.options.runtime_root(namespace), &self.id)
     }
 
     /// runc and crun keep a directory for each container that they know.
@@ -169,6 +173,7 @@ fn plan_of<'a>(
 struct Target {
     member: Member,
     container: Container,
+    is_own_sandbox: bool,
     cgroups_path: Option<String>,
     /// Its init, if it lives and the runtime could name it.
     init: Option<Orphan>,
@@ -215,6 +220,7 @@ async fn find_inits(
         .into_iter()
         .map(|member| {
             let known = member.is_known_to_its_runtime(namespace);
+            let is_own_sandbox = member.is_own_sandbox(namespace);
             let spec = member.bundle.read_spec().unwrap_or_default();
             let runtime = Rc::new(member.options.runtime(reaper.clone(), namespace, &spec));
             let container = runtime.container(&member.id, member.bundle.clone());
@@ -228,7 +234,7 @@ async fn find_inits(
                     false => None,
                 };
                 let ended_at = init.as_ref().map(Orphan::watch).unwrap_or_default();
-                Target { member, container, cgroups_path, init, ended_at }
+                Target { member, container, is_own_sandbox, cgroups_path, init, ended_at }
             })
         })
         .collect();
@@ -294,7 +300,7 @@ impl Target {
         if let Some(error) = &self.member.options_problem {
             note("runtime options", error.to_string());
         }
-        let limit = match self.container.is_recorded_sandbox() {
+        let limit = match self.is_own_sandbox {
             true => deadline + OWN_SANDBOX_LIMIT,
             false => deadline - DELETE_RESERVE,
         };

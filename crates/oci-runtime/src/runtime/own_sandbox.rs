@@ -207,11 +207,6 @@ impl Container {
         Ok(())
     }
 
-    /// Whether podshim has made it, also another shim of podshim's: then its removal needs no OCI runtime.
-    pub fn is_recorded_sandbox(&self) -> bool {
-        matches!(self.recorded_sandbox(), Ok(Some(_)))
-    }
-
     /// The path of its groups if podshim made it, also another shim of podshim's.
     pub(super) fn recorded_sandbox(&self) -> Result<Option<String>, RuntimeError> {
         self.record().read().map_err(|error| self.sandbox_error(Operation::Delete, error.to_string()))
