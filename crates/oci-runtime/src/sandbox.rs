@@ -6,6 +6,7 @@
 //! any container: a pid, namespaces, a cgroup, an exit.
 
 mod barrier;
+mod cgroups_path;
 mod field;
 mod groups;
 mod id_map;
@@ -14,7 +15,6 @@ mod maker;
 mod our_memory;
 mod owned;
 mod pins;
-mod place;
 mod program;
 mod record;
 mod request;
@@ -22,12 +22,12 @@ mod scope;
 mod steps;
 
 pub(crate) use barrier::barrier;
+pub(crate) use cgroups_path::{CgroupsPath, scope_at};
 pub use field::NotUnderstood;
 pub(crate) use groups::Groups;
 pub(crate) use limits::understood;
 pub(crate) use maker::{CgroupEntry, ChildSetup};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
-pub(crate) use place::{Place, scope_at};
 pub(crate) use record::Record;
 pub use record::is_recorded;
 pub use request::SandboxRequest;

@@ -234,7 +234,7 @@ impl Container {
 
     /// Whether its program has been started and its end is not final: what others must wait for. Containers
     /// that never ran do not count (T4), nor do completed ones.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub(crate) fn is_unfinished(&self) -> bool {
         match self.phase {
             Phase::Starting { .. } | Phase::Running { .. } => true,
             Phase::Held(_) | Phase::Draining { .. } | Phase::BackingOff { .. } | Phase::Recreating { .. } => {
@@ -251,7 +251,7 @@ impl Container {
 
     /// Whether something of it has still to end.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_alive()
+        self.is_unfinished()
             || matches!(self.phase, Phase::EndingUnrun { .. } | Phase::Draining { .. })
             || matches!(
                 self.phase,

@@ -48,7 +48,7 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     let namespaces = inject::namespaces(&documents);
     let mut remarks = Vec::new();
     let mut selecting = BTreeSet::new();
-    let mut works = Vec::new();
+    let mut all_changes = Vec::new();
     for (index, document) in documents.iter().enumerate() {
         let mut injections = Vec::new();
         for template in manifest::templates(document) {
@@ -66,13 +66,13 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
             let is_free = !chosen.is_empty() && native::may_change(&template, target.runtime_class, own);
             injections.push(if is_free { inject::injection(&template, &chosen, own) } else { None });
         }
-        if let Some(work) = Work::of(index, document, injections, source, target, &mut remarks) {
-            works.push(work);
+        if let Some(one) = DocumentChanges::of(index, document, injections, source, target, &mut remarks) {
+            all_changes.push(one);
         }
     }
-    let pods = works.iter().flat_map(|work| work.changes.iter().flatten()).count();
-    let translated = carry_out(source, &documents, &works, &mut remarks)?;
-    if !works.is_empty() {
+    let pods = all_changes.iter().flat_map(|one| one.changes.iter().flatten()).count();
+    let translated = carry_out(source, &documents, &all_changes, &mut remarks)?;
+    if !all_changes.is_empty() {
         let (_, found) = check::check(&translated, &check::Outside::default());
         for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
             // The error's line counts in the output, not in the author's file.
@@ -92,7 +92,7 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
 }
 
 /// The changes to one document.
-struct Work {
+struct DocumentChanges {
     index: usize,
     line: usize,
     injections: Vec<Option<Injection>>,
@@ -103,7 +103,7 @@ struct Work {
     wanted: Document,
 }
 
-impl Work {
+impl DocumentChanges {
     /// `None` if there is nothing to do, or if the changes are impossible; in the second case a remark says why.
     fn of(
         index: usize,
@@ -149,31 +149,31 @@ impl Work {
 fn carry_out(
     source: &Source,
     documents: &[Document],
-    works: &[Work],
+    all_changes: &[DocumentChanges],
     remarks: &mut Vec<Finding>,
 ) -> Result<Source, YamlError> {
     let mut source = source.clone();
-    let injecting = works.iter().filter(|work| work.injections.iter().any(Option::is_some));
+    let injecting = all_changes.iter().filter(|one| one.injections.iter().any(Option::is_some));
     let rewrites: Vec<Rewrite<'_>> = injecting
-        .map(|work| Rewrite {
-            index: work.index,
-            line: work.line,
-            begin: work.line,
-            wanted: &work.injected,
-            edits: text::injected(&source.text, &documents[work.index], &work.injections),
+        .map(|one| Rewrite {
+            index: one.index,
+            line: one.line,
+            begin: one.line,
+            wanted: &one.injected,
+            edits: text::injected(&source.text, &documents[one.index], &one.injections),
         })
         .collect();
     rewrite(&mut source, &rewrites, documents.len(), remarks);
     let documents = yaml::documents(&source.text)?;
-    let changing = works.iter().filter(|work| work.changes.iter().any(Option::is_some));
+    let changing = all_changes.iter().filter(|one| one.changes.iter().any(Option::is_some));
     let rewrites: Vec<Rewrite<'_>> = changing
-        .filter_map(|work| Some((work, documents.get(work.index)?)))
-        .map(|(work, document)| Rewrite {
-            index: work.index,
-            line: work.line,
+        .filter_map(|one| Some((one, documents.get(one.index)?)))
+        .map(|(one, document)| Rewrite {
+            index: one.index,
+            line: one.line,
             begin: document.root.start.line,
-            wanted: &work.wanted,
-            edits: text::edits(&source.text, document, &work.changes),
+            wanted: &one.wanted,
+            edits: text::edits(&source.text, document, &one.changes),
         })
         .collect();
     rewrite(&mut source, &rewrites, documents.len(), remarks);

@@ -42,7 +42,7 @@ pub(crate) fn admit(
     state.lifetime.create_requested();
     let (resources, spec) = prepare(state, id, details)?;
     names().add_container(id.as_str(), &spec.name);
-    state.creations.add(&spec.name, spec.kubelet_type);
+    state.created_names.add(&spec.name, spec.kubelet_type);
     state.containers.insert(id.clone(), resources);
     Ok(spec)
 }

@@ -39,7 +39,7 @@ pub(crate) async fn run_until_empty(
         state.count_what_has_ended();
         let next = state.pod.next_deadline().and_then(|at| clock.instant(at));
         let leave_by = state.lifetime.deadline(&state.pod);
-        let fault_due = state.creations.report_due(&state.pod);
+        let fault_due = state.created_names.report_due(&state.pod);
         let forget_by = sandbox_requests::forgotten_at(&state);
         let deadline = next.into_iter().chain(leave_by).chain(fault_due).chain(forget_by).min();
         tokio::select! {
@@ -241,11 +241,11 @@ fn feed(state: &mut State, event: Event) {
 
 /// Logs a fault of the plan once, in the shim's log and in those of the containers that run or wait.
 fn report_fault(state: &mut State) {
-    if !state.creations.may_report() {
+    if !state.created_names.may_report() {
         return;
     }
     let inspection = inspect::inspect(state);
-    let Some(line) = state.creations.report(&inspection) else { return };
+    let Some(line) = state.created_names.report(&inspection) else { return };
     warn!("{line}");
     for container in fault::waiting_containers(inspection) {
         actions::execute(state, Action::WriteLine { container, line: line.clone(), to: LineTarget::Log });

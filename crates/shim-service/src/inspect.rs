@@ -20,7 +20,7 @@ pub(crate) fn inspect(state: &State) -> Inspection {
 
 pub(crate) fn response(state: &State) -> InspectResponse {
     let inspection = inspect(state);
-    let fault = state.creations.fault(&inspection);
+    let fault = state.created_names.fault(&inspection);
     let mut response =
         inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state));
     for container in &mut response.containers {

@@ -171,10 +171,10 @@ impl PodSandbox {
     /// What it asks for and the sandbox does not have, or the file's error.
     pub(crate) fn adapt(&self, bundle: &Bundle, process_1: Option<Pid>) -> Result<Spec, String> {
         let Some(pins) = &self.pins else { return Err("the pod's sandbox has ended".to_owned()) };
-        let substitutes =
-            spec::Substitutes { config: &self.config, network: self.network.as_deref(), pins, process_1 };
+        let rewrite =
+            spec::SpecRewrite { config: &self.config, network: self.network.as_deref(), pins, process_1 };
         let mut corrected = Ok(());
-        spec_file::edit(bundle, |spec| corrected = substitutes.correct(spec))
+        spec_file::edit(bundle, |spec| corrected = rewrite.correct(spec))
             .map_err(|error| format!("cannot correct its config.json: {error}"))?;
         corrected?;
         bundle.read_spec().map_err(|error| error.to_string())

@@ -17,7 +17,7 @@ use tracing::debug;
 
 use crate::clock::{Clock, wall_ms};
 use crate::context::PodContext;
-use crate::control::fault::Creations;
+use crate::control::fault::CreatedNames;
 use crate::control::history::History;
 use crate::control::last_exits::LastExits;
 use crate::control::tally::Tally;
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) last_exits: LastExits,
     pub(crate) tally: Tally,
-    pub(crate) creations: Creations,
+    pub(crate) created_names: CreatedNames,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
     pub(crate) publisher: Publisher,
@@ -79,7 +79,7 @@ impl State {
             history: History::default(),
             last_exits: LastExits::default(),
             tally,
-            creations: Creations::default(),
+            created_names: CreatedNames::default(),
             context,
             reaper,
             publisher,

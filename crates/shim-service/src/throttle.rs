@@ -29,13 +29,13 @@ pub(crate) struct Throttle {
     reaper: Reaper,
     slots: Semaphore,
     /// The account as of the last time that it was balanced.
-    left: Cell<Account>,
+    left: Cell<CpuAccount>,
     stop: Cell<Stop>,
     skip: Notify,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Account {
+struct CpuAccount {
     left: Duration,
     debt: Duration,
     at: Instant,
@@ -51,8 +51,12 @@ pub(crate) enum Stop {
 
 impl Throttle {
     pub(crate) fn new(reaper: Reaper) -> Self {
-        let account =
-            Account { left: BURST, debt: Duration::ZERO, at: Instant::now(), used: reaper.processor_time() };
+        let account = CpuAccount {
+            left: BURST,
+            debt: Duration::ZERO,
+            at: Instant::now(),
+            used: reaper.processor_time(),
+        };
         Self {
             reaper,
             slots: Semaphore::new(AT_A_TIME),
@@ -102,11 +106,11 @@ impl Throttle {
         account.at + account.debt * SHARE
     }
 
-    fn account(&self) -> Account {
+    fn account(&self) -> CpuAccount {
         let (before, now, used) = (self.left.get(), Instant::now(), self.reaper.processor_time());
         let earned = before.left + (now - before.at) / SHARE;
         let owed = before.debt + used.saturating_sub(before.used);
-        let account = Account {
+        let account = CpuAccount {
             left: earned.saturating_sub(owed).min(BURST),
             debt: owed.saturating_sub(earned),
             at: now,

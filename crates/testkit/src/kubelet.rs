@@ -61,7 +61,7 @@ pub(crate) struct Kubelet {
     failed_probes: BTreeSet<ContainerId>,
     /// How often each container has been created.
     attempts: Vec<u32>,
-    work: Work,
+    worker: WorkerState,
     /// When the worker has something to do next.
     due: PodTime,
     /// How many changes in what CRI lists the last sync had seen.
@@ -78,7 +78,7 @@ pub(crate) struct Kubelet {
 
 /// What the pod's worker does.
 #[derive(Clone, Debug)]
-enum Work {
+enum WorkerState {
     Idle,
     Syncing(Sync),
     /// Kills all containers, then stops the sandbox.
@@ -125,7 +125,7 @@ impl Kubelet {
             back_off: BackOff::default(),
             failed_probes: BTreeSet::new(),
             attempts: vec![0; count],
-            work: Work::Idle,
+            worker: WorkerState::Idle,
             due: now,
             seen: 0,
             relist_phase,
@@ -158,10 +158,10 @@ impl Kubelet {
 
     /// When it has something to do next.
     pub(crate) fn next_at(&self) -> Option<PodTime> {
-        let worker = match self.work {
-            Work::Idle | Work::Down => Some(self.due),
-            Work::Ending => self.next_turn_at(),
-            Work::Syncing(_) | Work::Over => None,
+        let worker = match self.worker {
+            WorkerState::Idle | WorkerState::Down => Some(self.due),
+            WorkerState::Ending => self.next_turn_at(),
+            WorkerState::Syncing(_) | WorkerState::Over => None,
         };
         worker.into_iter().chain(self.cri.next_at()).min()
     }
@@ -180,21 +180,21 @@ impl Kubelet {
             }
             self.cri.wake(now);
         }
-        if matches!(self.work, Work::Ending) {
+        if matches!(self.worker, WorkerState::Ending) {
             self.take_turns(now);
             self.cri.wake(now);
         }
         if now < self.due {
             return;
         }
-        match self.work {
-            Work::Down => {
+        match self.worker {
+            WorkerState::Down => {
                 self.note("kubelet is back".to_owned());
-                self.work = Work::Idle;
+                self.worker = WorkerState::Idle;
                 self.sync(now);
             }
-            Work::Idle => self.sync(now),
-            Work::Syncing(_) | Work::Ending | Work::Over => {}
+            WorkerState::Idle => self.sync(now),
+            WorkerState::Syncing(_) | WorkerState::Ending | WorkerState::Over => {}
         }
         self.cri.wake(now);
     }
@@ -236,7 +236,7 @@ impl Kubelet {
 
     /// The PLEG sees a change at its next look.
     fn relist(&mut self, now: PodTime) {
-        if matches!(self.work, Work::Idle) {
+        if matches!(self.worker, WorkerState::Idle) {
             let relist = self.relist_after(now);
             self.due = self.due.min(relist);
         }
@@ -287,20 +287,20 @@ impl Kubelet {
             starts_init: false,
             failed: false,
         };
-        self.work = Work::Syncing(sync);
+        self.worker = WorkerState::Syncing(sync);
         self.go_on(now);
     }
 
     /// The next step of a sync whose last one has ended.
     fn go_on(&mut self, now: PodTime) {
         loop {
-            let Work::Syncing(sync) = &mut self.work else { return };
+            let WorkerState::Syncing(sync) = &mut self.worker else { return };
             if sync.waits_for.is_some() {
                 return;
             }
             if let Some(id) = sync.kills.pop_front() {
                 let call = self.kill(now, &id);
-                let Work::Syncing(sync) = &mut self.work else { return };
+                let WorkerState::Syncing(sync) = &mut self.worker else { return };
                 sync.waits_for = Some(Step::Kill(call));
                 return;
             }
@@ -336,7 +336,7 @@ impl Kubelet {
         }
         if self.pulls.get(&container).is_some_and(|until| now < *until) {
             self.note(format!("kubelet cannot pull the image of {}", self.setup.containers[container].name));
-            if let Work::Syncing(sync) = &mut self.work {
+            if let WorkerState::Syncing(sync) = &mut self.worker {
                 sync.failed = true;
             }
             return;
@@ -346,16 +346,16 @@ impl Kubelet {
         self.last_start = now;
         let begin = now + self.latency();
         let call = self.cri.start_container(begin, new, container, self.images[container]);
-        if let Work::Syncing(sync) = &mut self.work {
+        if let WorkerState::Syncing(sync) = &mut self.worker {
             sync.waits_for = Some(Step::Start(call));
             sync.starts_init = self.setup.containers[container].part == SpecPart::Init;
         }
     }
 
     fn synced(&mut self, now: PodTime) {
-        let Work::Syncing(sync) = &self.work else { return };
+        let WorkerState::Syncing(sync) = &self.worker else { return };
         let pause = if sync.failed { AFTER_FAILURE } else { RESYNC };
-        self.work = Work::Idle;
+        self.worker = WorkerState::Idle;
         self.due = now + pause + pause.mul_f64(self.random.below(50) as f64 / 100.0);
         if self.ending.is_some() {
             self.due = now;
@@ -366,8 +366,8 @@ impl Kubelet {
 
     fn call_ended(&mut self, now: PodTime, call: CallId, end: CallEnd) {
         let failed = end == CallEnd::Failed;
-        match &mut self.work {
-            Work::Syncing(sync) => {
+        match &mut self.worker {
+            WorkerState::Syncing(sync) => {
                 let Some(step) = sync.waits_for else { return };
                 if step != Step::Kill(call) && step != Step::Start(call) {
                     return;
@@ -385,7 +385,7 @@ impl Kubelet {
                 }
                 self.go_on(now);
             }
-            Work::Ending => self.end_goes_on(now, call, end),
+            WorkerState::Ending => self.end_goes_on(now, call, end),
             _ => {}
         }
     }

@@ -25,8 +25,8 @@ use crate::{
     process::Process,
     reaper::{ExitWatch, Ticket, is_our_child},
     sandbox::{
-        CgroupEntry, ChildSetup, Groups, NotUnderstood, Place, Record, SandboxRequest, barrier, end_scope,
-        scope_at, understood,
+        CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier,
+        end_scope, scope_at, understood,
     },
 };
 
@@ -63,7 +63,7 @@ impl Container {
     ) -> Result<Launched, RuntimeError> {
         // Before anything is made or recorded: what is in its groups is killed when it is deleted.
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
-        let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
+        let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
         if let Some(group) = groups.occupied() {
             return Err(failed(format!("its control group {} has processes in it", group.display())));
         }
@@ -74,7 +74,7 @@ impl Container {
             true => self.launch_with_help(request, &groups, keyring).await,
         };
         if launched.is_err()
-            && let Err(error) = self.delete_sandbox(request.place().path()).await
+            && let Err(error) = self.delete_sandbox(request.cgroups_path().path()).await
         {
             warn!(container = %self.id, %error, "the sandbox could not be made, and what was made of it cannot be removed");
         }
@@ -148,7 +148,7 @@ impl Container {
                 false => Err(failed("its process was killed while it waited".to_owned())),
             };
             is_there()?;
-            if let Place::Scope(scope) = request.place() {
+            if let CgroupsPath::Scope(scope) = request.cgroups_path() {
                 let (limits, properties) = (request.limits(), request.properties());
                 scope.start(pid, &self.id, limits, properties, groups.version()).await.map_err(failed)?;
                 is_there()?;
@@ -172,7 +172,7 @@ impl Container {
         let failed =
             |step: &str, error: io::Error| self.sandbox_error(Operation::Create, format!("{step}: {error}"));
         self.record()
-            .write(request.place().path())
+            .write(request.cgroups_path().path())
             .map_err(|error| failed("cannot record the sandbox", error))?;
         fs::create_dir_all(self.bundle.rootfs()).map_err(|error| failed("cannot make its root", error))
     }
@@ -220,9 +220,9 @@ impl Container {
         let failed = |reason: String| self.sandbox_error(Operation::Update, reason);
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
-        let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
-        request.place().check(&limits).map_err(|error| failed(error.to_string()))?;
-        if let Place::Scope(scope) = request.place() {
+        let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
+        request.cgroups_path().check(&limits).map_err(|error| failed(error.to_string()))?;
+        if let CgroupsPath::Scope(scope) = request.cgroups_path() {
             scope.limit(&limits, groups.version()).await.map_err(|error| failed(error.to_string()))?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))

@@ -13,10 +13,10 @@ use std::{
 use nix::{errno::Errno, unistd::Pid};
 use serde_json::Value;
 
+use super::cgroups_path::CgroupsPath;
 use super::field::{NotUnderstood, at, is_empty, list, not_done, only, text};
 use super::id_map::{IdMaps, id_maps};
 use super::limits::{self, Limits};
-use super::place::Place;
 use crate::bundle::Bundle;
 use crate::runtime::settings::CgroupDriver;
 use crate::systemd::{Manager, Property};
@@ -103,7 +103,7 @@ pub struct SandboxRequest {
     /// Of SELinux, which the kernel has then: the process's, and that of its files.
     pub(super) label: String,
     pub(super) mount_label: String,
-    pub(super) place: Place,
+    pub(super) cgroups_path: CgroupsPath,
     /// Of its scope, as the spec's annotations say.
     pub(super) properties: Vec<Property>,
     pub(super) limits: Limits,
@@ -189,13 +189,13 @@ impl SandboxRequest {
         {
             return Err(not_done(&format!("annotation {key}")));
         }
-        let place = Place::of(text(linux, "cgroupsPath")?, node.driver)?;
-        if matches!(place, Place::Scope(_)) && !node.has_systemd {
+        let cgroups_path = CgroupsPath::of(text(linux, "cgroupsPath")?, node.driver)?;
+        if matches!(cgroups_path, CgroupsPath::Scope(_)) && !node.has_systemd {
             return Err(NotUnderstood::because("a scope without systemd"));
         }
         let limits =
             limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
-        place.check(&limits)?;
+        cgroups_path.check(&limits)?;
         let profile = text(process, "apparmorProfile")?;
         // It says better what is missing.
         if !profile.is_empty() && !node.has_apparmor {
@@ -254,7 +254,7 @@ impl SandboxRequest {
             profile: profile.to_owned(),
             label: label.to_owned(),
             mount_label: mount_label.to_owned(),
-            place,
+            cgroups_path,
             properties: properties(at(spec, "annotations"))?,
             limits,
             new,
@@ -283,8 +283,8 @@ impl SandboxRequest {
     }
 
     /// Where its processes are kept.
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn cgroups_path(&self) -> &CgroupsPath {
+        &self.cgroups_path
     }
 
     /// What its scope is to have beside its limits.
@@ -336,7 +336,7 @@ impl SandboxRequest {
 
     /// Whether the node's root has to do something for the process before it does anything itself.
     pub(crate) fn needs_help(&self) -> bool {
-        self.id_maps.is_some() || matches!(self.place, Place::Scope(_))
+        self.id_maps.is_some() || matches!(self.cgroups_path, CgroupsPath::Scope(_))
     }
 }
 

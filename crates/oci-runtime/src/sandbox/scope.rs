@@ -6,8 +6,8 @@ use nix::unistd::Pid;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+use super::cgroups_path::Scope;
 use super::limits::Limits;
-use super::place::Scope;
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
 

@@ -82,7 +82,7 @@ pub(crate) fn kill_container(
         // A container that is restarted or recreated (R1, R7, R14) is still there for its caller.
         Phase::Draining { exit, was, .. }
             if was != ExitedFrom::Held
-                && !(container.is_alive() && is_withheld(pod, container, exit.code)) =>
+                && !(container.is_unfinished() && is_withheld(pod, container, exit.code)) =>
         {
             return pod.reply_finished(request, &Target::init(id));
         }

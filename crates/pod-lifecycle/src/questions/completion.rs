@@ -17,8 +17,9 @@ pub(crate) fn is_complete(pod: &State) -> bool {
         return false;
     }
     // J11: a main whose start is under way is about to run.
-    let runs =
-        |(state, container): (&MemberState, &Container)| state.role() == Role::Main && container.is_alive();
+    let runs = |(state, container): (&MemberState, &Container)| {
+        state.role() == Role::Main && container.is_unfinished()
+    };
     // J5: under OnFailure a main that failed is not done; its caller restarts it.
     let are_done = pod.mains().all(|state| {
         let code = state.counted_code();
@@ -38,7 +39,7 @@ pub(crate) fn completion_waits_until(pod: &State) -> Option<PodTime> {
 /// Whether anything of a complete pod still lives.
 pub(crate) fn something_is_left(pod: &State) -> bool {
     pod.planned().any(|(_, container)| {
-        container.is_alive()
+        container.is_unfinished()
             || matches!(container.phase(), Phase::Held(_) | Phase::Hidden { .. })
             || (matches!(container.phase(), Phase::BackingOff { .. }) && container.never_ran())
     })

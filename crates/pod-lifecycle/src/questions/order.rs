@@ -45,5 +45,5 @@ pub(crate) fn never_done(pod: &State, index: usize) -> Option<usize> {
 pub(crate) fn turn_has_come(pod: &State, sidecar: &Container) -> bool {
     let Some(index) = sidecar.member() else { return true };
     pod.budget_is_over()
-        || !pod.planned().any(|(state, container)| container.is_alive() && state.needs(index))
+        || !pod.planned().any(|(state, container)| container.is_unfinished() && state.needs(index))
 }

@@ -84,7 +84,7 @@ fn begin_round(pod: &mut State) {
     let (now, policy) = (pod.now(), pod.policy());
     for index in 0..pod.members().len() {
         let newest = match pod.current(index) {
-            Some(container) if container.is_alive() => NewestTask::Lives,
+            Some(container) if container.is_unfinished() => NewestTask::Lives,
             _ => NewestTask::IsGone,
         };
         pod.member_mut(index).end_round(newest, policy);

@@ -152,7 +152,7 @@ pub(crate) fn end_takeovers(pod: &mut State) {
         .collect();
     for (id, stage, index) in under_way {
         let old_lives =
-            pod.partner(index).and_then(|other| pod.current(other)).is_some_and(Container::is_alive);
+            pod.partner(index).and_then(|other| pod.current(other)).is_some_and(Container::is_unfinished);
         let Some(container) = pod.container_mut(&id) else { continue };
         let lost = matches!(
             container.phase(),

@@ -116,7 +116,7 @@ fn signal_mains(pod: &mut State) {
         .filter(|container| match (container.part(), pod.role(container)) {
             (Part::Passthrough, _) => everything,
             // I6: an init has no turn.
-            (_, Some(Role::Main | Role::Init)) => container.is_alive(),
+            (_, Some(Role::Main | Role::Init)) => container.is_unfinished(),
             _ => false,
         })
         .map(|container| container.id().clone())

@@ -104,7 +104,7 @@ fn still_to_end(pod: &State) -> Vec<ContainerId> {
         .filter(|container| match container.part() {
             Part::Sandbox => false,
             Part::Passthrough => everything && container.has_process(),
-            Part::Member(_) => container.is_alive() || (everything && container.has_process()),
+            Part::Member(_) => container.is_unfinished() || (everything && container.has_process()),
         })
         .map(|container| container.id().clone())
         .collect()

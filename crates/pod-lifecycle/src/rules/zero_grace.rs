@@ -16,7 +16,7 @@ pub(crate) fn share_zero_grace(pod: &mut State, id: &ContainerId) {
     let own = match pod.role_of(id) {
         Some(Role::Sidecar) => {
             let waiting = pod.planned_where(|state, container| {
-                state.role() == Role::Sidecar && container.is_alive() && !container.ending.is_signalled()
+                state.role() == Role::Sidecar && container.is_unfinished() && !container.ending.is_signalled()
             });
             // Itself, and those whose turn is still to come.
             left / u32::try_from(waiting.len()).unwrap_or(u32::MAX).saturating_add(1)

@@ -227,9 +227,9 @@ impl Pod<'_> {
         };
         for (member, node) in &pairs {
             match (self.claim(set, &member.name, List::Regular, &own.node, remarks)?, own.policy) {
-                (Place::Instead(index), _) => self.result.replaced.push((index, node.clone())),
-                (Place::New, InjectPolicy::Before) => self.result.front.push(node.clone()),
-                (Place::New, InjectPolicy::After) => self.result.back.push(node.clone()),
+                (Insertion::Instead(index), _) => self.result.replaced.push((index, node.clone())),
+                (Insertion::New, InjectPolicy::Before) => self.result.front.push(node.clone()),
+                (Insertion::New, InjectPolicy::After) => self.result.back.push(node.clone()),
             }
         }
         let members = pairs.into_iter().map(|(member, _)| member).collect();
@@ -237,7 +237,7 @@ impl Pod<'_> {
         Some(())
     }
 
-    /// Claims a name and returns the container's place. As with Kruise, the container replaces one of the pod's
+    /// Claims a name and says where the container goes. As with Kruise, the container replaces one of the pod's
     /// `containers` that has the same name.
     fn claim(
         &mut self,
@@ -246,7 +246,7 @@ impl Pod<'_> {
         list: List,
         node: &Node,
         remarks: &mut Remarks<'_>,
-    ) -> Option<Place> {
+    ) -> Option<Insertion> {
         let title = self.template.title();
         let field =
             format!("{}[{name}]", if list == List::Regular { "containers" } else { "initContainers" });
@@ -256,7 +256,7 @@ impl Pod<'_> {
             return None;
         }
         let Some(own) = self.containers.iter().find(|container| container.name == name) else {
-            return Some(Place::New);
+            return Some(Insertion::New);
         };
         if list != List::Regular || own.list != List::Regular {
             remarks.say(Severity::Error, node, field, format!("{title} has one of that name: left as it is"));
@@ -269,7 +269,7 @@ impl Pod<'_> {
             format!("{title} has one of that name: this takes its place"),
         );
         let mut regular = self.containers.iter().filter(|container| container.list == List::Regular);
-        regular.position(|container| container.name == name).map(Place::Instead)
+        regular.position(|container| container.name == name).map(Insertion::Instead)
     }
 
     /// The two containers of a sidecar with HotUpgrade. Kruise gives the second an empty image until it is needed.
@@ -333,7 +333,7 @@ impl Pod<'_> {
 }
 
 /// Where an added container goes: `Instead` of the one with that index in `containers`.
-enum Place {
+enum Insertion {
     New,
     Instead(usize),
 }

@@ -20,13 +20,13 @@ const KEPT: usize = 256;
 /// The names of the containers that a caller has created. A caller that has created no other regular one for a while will
 /// create no more. A kubelet creates the first regular one when its own init containers are done.
 #[derive(Debug, Default)]
-pub(crate) struct Creations {
+pub(crate) struct CreatedNames {
     names: BTreeSet<Box<str>>,
     last: Option<Instant>,
     is_reported: bool,
 }
 
-impl Creations {
+impl CreatedNames {
     /// A caller creates a container.
     pub(crate) fn add(&mut self, name: &str, kubelet_type: Option<KubeletType>) {
         if kubelet_type == Some(KubeletType::Ephemeral) || self.names.len() >= KEPT {

@@ -100,8 +100,8 @@ fn cgroups_path(parent: &str, id: &str) -> String {
     }
 }
 
-/// What stands for a sandbox without a process in its containers' specs.
-pub(crate) struct Substitutes<'a> {
+/// What a container's spec gets in place of the sandbox's process, which there is none of.
+pub(crate) struct SpecRewrite<'a> {
     pub(crate) config: &'a PodConfig,
     pub(crate) network: Option<&'a Path>,
     pub(crate) pins: &'a Pins,
@@ -109,7 +109,7 @@ pub(crate) struct Substitutes<'a> {
     pub(crate) process_1: Option<Pid>,
 }
 
-impl Substitutes<'_> {
+impl SpecRewrite<'_> {
     /// Corrects the spec of a container of the pod: namespaces, the pod's files, podshim's annotations.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use protobuf::well_known_types::any::Any;
 use serde_json::{Value, json};
 
 use super::config::{Dns, Namespaces, PidSharing, PodConfig, UserSharing};
-use super::spec::{Substitutes, of_sandbox, resolv_conf};
+use super::spec::{SpecRewrite, of_sandbox, resolv_conf};
 use super::*;
 
 /// A field of a protobuf message that is text or another message.
@@ -72,13 +72,13 @@ const NET: &str = "/proc/self/ns/net";
 fn corrected(config: &PodConfig, process_1: Option<i32>, mut spec: Value) -> Result<Value, String> {
     let network = (config.namespaces.network == Sharing::Pod).then_some(NET);
     let (directory, pins) = pins(config, network);
-    let substitutes = Substitutes {
+    let rewrite = SpecRewrite {
         config,
         network: network.map(Path::new),
         pins: &pins,
         process_1: process_1.map(Pid::from_raw),
     };
-    let result = substitutes.correct(&mut spec);
+    let result = rewrite.correct(&mut spec);
     let place = directory.path().join("sandbox").display().to_string();
     Pins::remove(Path::new(&place)).unwrap();
     result.map(|()| serde_json::from_str(&spec.to_string().replace(&place, "PLACE")).unwrap())

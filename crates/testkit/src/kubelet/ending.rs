@@ -11,7 +11,7 @@ use pod_lifecycle::{ContainerId, PodTime};
 use super::cri::{CallEnd, CallId};
 use super::order::{EndOrder, Ending, Waiting};
 use super::setup::{LEAST_GRACE, SpecPart};
-use super::{Kubelet, Work};
+use super::{Kubelet, WorkerState};
 
 /// The time an end may take beyond its grace and the two seconds that a kubelet adds: a shim delivers an early SIGKILL
 /// 1.5 s later (T7), and each call has its latency.
@@ -20,24 +20,24 @@ const SLACK: Duration = Duration::from_secs(2);
 impl Kubelet {
     /// Orders the end of the pod; a second time with a shorter grace.
     pub(super) fn order_end(&mut self, now: PodTime, order: EndOrder) {
-        if matches!(self.work, Work::Over) {
+        if matches!(self.worker, WorkerState::Over) {
             return;
         }
         let again = self.ending.is_some();
         let ending = self.ending.get_or_insert_with(|| Ending::new(None));
         ending.order = Some(order);
-        match self.work {
+        match self.worker {
             // Both ends run side by side; the second one sends no second stop signal.
-            Work::Ending if again => self.kill_all(now),
+            WorkerState::Ending if again => self.kill_all(now),
             // The end begins once the sync has ended.
-            Work::Syncing(_) | Work::Ending | Work::Down | Work::Over => {}
-            Work::Idle => self.due = now,
+            WorkerState::Syncing(_) | WorkerState::Ending | WorkerState::Down | WorkerState::Over => {}
+            WorkerState::Idle => self.due = now,
         }
     }
 
     /// Begins the end.
     pub(super) fn end(&mut self, now: PodTime) {
-        self.work = Work::Ending;
+        self.worker = WorkerState::Ending;
         let order = self.ending.take().and_then(|ending| ending.order);
         self.ending = Some(Ending::new(order));
         self.kill_all(now);
@@ -122,10 +122,10 @@ impl Kubelet {
         let Some(ending) = &mut self.ending else { return };
         if ending.sandbox == Some(call) {
             if end == CallEnd::Done {
-                self.work = Work::Over;
+                self.worker = WorkerState::Over;
                 self.note("kubelet has ended the pod".to_owned());
             } else {
-                self.work = Work::Idle;
+                self.worker = WorkerState::Idle;
                 self.due = now + super::AFTER_FAILURE;
             }
             return;

@@ -10,7 +10,7 @@ use pod_spec::{Plan, RestartPolicy, Role};
 
 use super::cri::START_ERROR;
 use super::status::{Listed, State};
-use super::{Kubelet, KubeletVersion, Work};
+use super::{Kubelet, KubeletVersion, WorkerState};
 
 /// The code of a container whose program podshim does not run (J9).
 const NEVER_RAN: u32 = 125;
@@ -18,7 +18,7 @@ const NEVER_RAN: u32 = 125;
 impl Kubelet {
     /// Whether the pod has ended, including its sandbox.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.work, Work::Over)
+        matches!(self.worker, WorkerState::Over)
     }
 
     /// When it last began to create a container, unless it never stops doing so.

@@ -8,7 +8,7 @@ use pod_lifecycle::PodTime;
 
 use super::order::EndOrder;
 use super::status::State;
-use super::{Kubelet, Work};
+use super::{Kubelet, WorkerState};
 use crate::operation_kind::OperationKind;
 use crate::text::{parse_duration, show_duration};
 
@@ -109,7 +109,9 @@ impl Kubelet {
             Fault::Liveness(name) | Fault::Startup(name) => {
                 let running = self.newest(name).filter(|newest| newest.state == State::Running);
                 let Some(id) = running.map(|newest| newest.id.clone()) else { return };
-                if !matches!(self.work, Work::Down | Work::Over) && self.failed_probes.insert(id) {
+                if !matches!(self.worker, WorkerState::Down | WorkerState::Over)
+                    && self.failed_probes.insert(id)
+                {
                     self.relist(now);
                 }
             }
@@ -141,7 +143,7 @@ impl Kubelet {
 
     /// After the restart it knows what CRI lists, and nothing else.
     fn restart(&mut self, now: PodTime, time: Duration) {
-        if matches!(self.work, Work::Over) {
+        if matches!(self.worker, WorkerState::Over) {
             return;
         }
         self.note("kubelet is gone".to_owned());
@@ -150,7 +152,7 @@ impl Kubelet {
         self.failed_probes.clear();
         self.back_off.forget();
         self.forget_ending();
-        self.work = Work::Down;
+        self.worker = WorkerState::Down;
         self.due = now + time;
     }
 

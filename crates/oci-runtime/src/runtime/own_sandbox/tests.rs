@@ -55,7 +55,7 @@ impl std::ops::Deref for Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let Some(request) = self.1.sandbox.as_ref().filter(|_| std::thread::panicking()) else { return };
-        let path = request.place().path().to_owned();
+        let path = request.cgroups_path().path().to_owned();
         // On a thread of its own: this one may be inside of an executor, which does not nest.
         let removal = std::thread::spawn(move || {
             let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -164,7 +164,7 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         assert_eq!(inside(&["cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start"]), "0");
         let cgroup = Cgroup::of_pid(launched.process.pid()).unwrap();
         assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [launched.process.pid()]);
-        let path = container.sandbox.as_ref().unwrap().place().path().to_owned();
+        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
@@ -303,7 +303,12 @@ fn n3_it_is_deleted_by_one_who_did_not_make_it() {
         fs::remove_dir_all(container.bundle().path()).unwrap();
         test.container.delete(DeleteMode::Force).await.unwrap();
         assert_eq!(within(launched.exit).await.signal, Some(9));
-        assert!(Groups::at(container.sandbox.as_ref().unwrap().place().path()).unwrap().entrances().is_err());
+        assert!(
+            Groups::at(container.sandbox.as_ref().unwrap().cgroups_path().path())
+                .unwrap()
+                .entrances()
+                .is_err()
+        );
     });
 }
 
@@ -319,7 +324,7 @@ fn what_cannot_be_made_leaves_nothing() {
         });
         let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("cannot join a namespace: Invalid argument"), "{error}");
-        let groups = Groups::at(container.sandbox.as_ref().unwrap().place().path()).unwrap();
+        let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path().path()).unwrap();
         assert!(groups.entrances().is_err());
         assert!(!test.path(".root.podshim").exists());
     });

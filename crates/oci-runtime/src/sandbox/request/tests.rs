@@ -47,7 +47,7 @@ fn cri() -> Value {
 fn the_sandbox_of_cri_is_understood() {
     let request = of_spec(&cri()).unwrap();
     assert_eq!((request.uid, request.gid, request.oom_score_adj), (65535, 65535, Some(-998)));
-    assert_eq!((&*request.hostname, request.place.path()), ("shop", "/kubepods/pod1/x"));
+    assert_eq!((&*request.hostname, request.cgroups_path.path()), ("shop", "/kubepods/pod1/x"));
     let new = [NamespaceKind::Pid, NamespaceKind::Ipc, NamespaceKind::Uts, NamespaceKind::Mount];
     assert_eq!(request.new, new);
     assert_eq!(request.joined, [(NamespaceKind::Network, PathBuf::from("/run/netns/a"))]);
@@ -136,7 +136,7 @@ fn what_a_spec_needs_of_the_node() {
     assert!(of_spec(&spec).is_err());
     let systemd = NodeFeatures { driver: CgroupDriver::Systemd, ..NODE };
     let request = SandboxRequest::of_spec(&spec, &systemd).unwrap();
-    assert_eq!(request.place.path(), "/kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope");
+    assert_eq!(request.cgroups_path.path(), "/kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope");
     assert!(request.needs_help());
     spec["linux"]["resources"]["cpu"] = json!({"quota": 50_000, "period": 100_000});
     assert!(SandboxRequest::of_spec(&spec, &systemd).is_ok());

@@ -11,7 +11,7 @@ const USUAL_SLICE: &str = "system.slice";
 
 /// What `linux.cgroupsPath` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CgroupsPath {
     /// Control groups, by their path.
     Groups(String),
     /// A scope, which systemd makes.
@@ -27,7 +27,7 @@ pub(crate) struct Scope {
     path: String,
 }
 
-impl Place {
+impl CgroupsPath {
     /// Whether a sandbox that is kept here can have these limits.
     ///
     /// # Errors
@@ -118,10 +118,10 @@ mod tests {
             (":ctr:web", "system.slice", "ctr-web.scope", "/system.slice/ctr-web.scope"),
             ("-.slice:ctr:web", "-.slice", "ctr-web.scope", "/ctr-web.scope"),
         ] {
-            let place = Place::of(text, CgroupDriver::Systemd).unwrap();
-            assert_eq!(place.path(), path);
-            assert_eq!(scope_at(place.path()), Some(unit));
-            let Place::Scope(scope) = place else { panic!("{text} is no scope") };
+            let cgroups_path = CgroupsPath::of(text, CgroupDriver::Systemd).unwrap();
+            assert_eq!(cgroups_path.path(), path);
+            assert_eq!(scope_at(cgroups_path.path()), Some(unit));
+            let CgroupsPath::Scope(scope) = cgroups_path else { panic!("{text} is no scope") };
             assert_eq!((&*scope.slice, &*scope.unit), (slice, unit));
         }
         assert_eq!(scope_at("/kubepods/pod1/abc"), None);
@@ -143,10 +143,10 @@ mod tests {
             "",
             "a.slice:b:c:d",
         ] {
-            assert!(Place::of(text, CgroupDriver::Systemd).is_err(), "{text:?}");
+            assert!(CgroupsPath::of(text, CgroupDriver::Systemd).is_err(), "{text:?}");
         }
         for text in ["a.slice:b:c", "relative", "/a/../b", "", "/"] {
-            assert!(Place::of(text, CgroupDriver::Cgroupfs).is_err(), "{text:?}");
+            assert!(CgroupsPath::of(text, CgroupDriver::Cgroupfs).is_err(), "{text:?}");
         }
     }
 }
