@@ -13,7 +13,8 @@ use std::time::Duration;
 use containerd_shim::api::DeleteResponse;
 use containerd_shim::{Flags, StartOpts};
 use containerd_shim_protos::protobuf::Message;
-use control_api::entry::{Entry, STATE_ROOT};
+use control_api::entry::Entry;
+use control_api::paths::STATE_ROOT;
 use control_api::totals::add_to_totals;
 use oci_runtime::bundle::Bundle;
 use thiserror::Error;
@@ -85,7 +86,9 @@ pub fn run(flags: &Flags) -> Result<Deleted, DeleteError> {
                 problems
                     .push(format!("cannot add what was counted to the totals of podshim metrics: {error}"));
             }
-            remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
+            if let Err(error) = remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state) {
+                problems.push(format!("mounts below {} stay: {error}", state.path().display()));
+            }
         }
         Ok(None) => {}
         // Another `delete` takes longer than this one may wait: it does the work.

@@ -14,13 +14,12 @@ use std::time::Duration;
 
 use containerd_shim_protos::protobuf::Message;
 use control_api::Past;
-use control_api::entry::STATE_ROOT;
 use control_api::past::{self, Bounds, HISTORY_ROOT};
+use control_api::paths::{NODE_FILE, STATE_ROOT};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::args::WRITE_HISTORY;
-use crate::paths::NODE_FILE;
 
 /// The environment variable with the path of the record.
 const FILE: &str = "PODSHIM_HISTORY_FILE";

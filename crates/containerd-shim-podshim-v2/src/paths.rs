@@ -9,12 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use containerd_shim::StartOpts;
-use control_api::entry::STATE_ROOT;
+use control_api::paths::STATE_ROOT;
 
-/// The settings of the node's administrator for all pods.
-pub const NODE_FILE: &str = "/etc/podshim/config.toml";
-/// `podshim drain` makes it and `--undo` removes it (N7); so does a reboot.
-pub const DRAINING_FILE: &str = "/run/podshim/draining";
 /// What every shim's address begins with.
 const SCHEME: &str = "unix://";
 /// The file in which containerd 1.6 and 1.7 look for a shim's address after a restart (CONTRACT §1.4).

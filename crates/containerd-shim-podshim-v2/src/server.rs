@@ -12,19 +12,20 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::Past;
-use control_api::entry::STATE_ROOT;
+use control_api::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
 use control_api::totals::add_to_totals;
 use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::task::LocalSet;
+use tracing::warn;
 
 use crate::args::log_level;
 use crate::history;
 use crate::lock::FileLock;
 use crate::logging;
-use crate::paths::{DRAINING_FILE, NODE_FILE, SocketAddress, StateDir};
+use crate::paths::{SocketAddress, StateDir};
 use crate::server_process::{Inheritance, TTRPC_ADDRESS, stop_signals};
 use crate::start::remove_pod_files;
 
@@ -88,17 +89,23 @@ pub fn run(flags: &Flags) -> Result<(), ServerError> {
 /// Removes the pod's files, or leaves them to the holder of the bootstrap lock.
 fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Duration) {
     if let Ok(Some(bootstrap)) = FileLock::try_acquire(&state.bootstrap_lock()) {
-        return remove_pod_files(address.path(), lock, Some(bootstrap), state);
+        return removed(state, remove_pod_files(address.path(), lock, Some(bootstrap), state));
     }
     // A `delete` that found the socket closed, or a `start`, holds the bootstrap lock and waits for the server lock: it
     // uses or removes what is left. When the two waited for each other, four of sixty `ctr run` on a busy machine took
     // a fifth of a second longer.
-    remove_pod_files(address.path(), lock, None, state);
+    removed(state, remove_pod_files(address.path(), lock, None, state));
     // But a `delete` that found the socket open has released the lock and gone.
     if let Ok(bootstrap) = FileLock::acquire(&state.bootstrap_lock(), limit)
         && let Ok(Some(lock)) = FileLock::try_acquire(&state.server_lock())
     {
-        remove_pod_files(address.path(), lock, Some(bootstrap), state);
+        removed(state, remove_pod_files(address.path(), lock, Some(bootstrap), state));
+    }
+}
+
+fn removed(state: &StateDir, result: io::Result<()>) {
+    if let Err(error) = result {
+        warn!(directory = %state.path().display(), %error, "mounts of the pod's sandbox stay");
     }
 }
 

@@ -13,13 +13,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use containerd_shim::Flags;
-use control_api::entry::{Entry, STATE_ROOT};
+use control_api::entry::Entry;
+use control_api::paths::STATE_ROOT;
 use control_api::places::place;
 use control_api::totals::add_to_totals;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
 use oci_runtime::sandbox::Pins;
+use shim_service::cri::{SANDBOX_NAME, SANDBOX_NAMESPACE};
 use shim_service::options::OptionsError;
 use thiserror::Error;
 
@@ -98,14 +100,14 @@ pub struct Started {
 #[derive(Debug)]
 pub struct NewServer {
     process: ServerProcess,
-    claim: Claim,
+    right: ServerRight,
 }
 
 impl NewServer {
     /// Ends the server and removes what was made for it.
     pub fn take_back(self) {
         self.process.kill();
-        self.claim.abandon();
+        self.right.abandon();
     }
 }
 
@@ -196,8 +198,8 @@ impl Request<'_> {
         if liveness(&address)? == Liveness::Listening {
             return Ok(Started { address, server: None });
         }
-        let claim = match self.claim(&address, &state) {
-            Ok(server) => Claim { address: address.clone(), state, server, bootstrap },
+        let right = match self.claim(&address, &state) {
+            Ok(server) => ServerRight { address: address.clone(), state, server, bootstrap },
             Err(error) => {
                 // The socket and the server lock are not removed: they may belong to another server.
                 bootstrap.remove();
@@ -205,10 +207,10 @@ impl Request<'_> {
                 return Err(error);
             }
         };
-        match self.make_server(&address, &claim.server, &claim.state) {
-            Ok(process) => Ok(Started { address, server: Some(NewServer { process, claim }) }),
+        match self.make_server(&address, &right.server, &right.state) {
+            Ok(process) => Ok(Started { address, server: Some(NewServer { process, right }) }),
             Err(error) => {
-                claim.abandon();
+                right.abandon();
                 Err(error)
             }
         }
@@ -270,13 +272,13 @@ impl Request<'_> {
     fn entry(&self, address: &SocketAddress) -> Entry {
         let annotations = self.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let annotation = |key: &str| self.annotations.get(key).cloned().unwrap_or_default();
-        let pod_namespace = annotation("io.kubernetes.cri.sandbox-namespace");
+        let pod_namespace = annotation(SANDBOX_NAMESPACE);
         Entry {
             version: control_api::VERSION,
             id: self.group.to_owned(),
             namespace: self.flags.namespace.clone(),
             socket: address.path().to_owned(),
-            pod_name: annotation("io.kubernetes.cri.sandbox-name"),
+            pod_name: annotation(SANDBOX_NAME),
             counted_as: Some(place(Path::new(STATE_ROOT), &pod_namespace)),
             pod_namespace,
             drain_priority: pod_spec::drain_priority(annotations),
@@ -310,32 +312,42 @@ fn listen(path: &Path) -> Result<UnixListener, StartError> {
 /// The right to make the pod's server. Other `start`s wait until it is dropped: by then containerd has got the address,
 /// or everything has been undone.
 #[derive(Debug)]
-struct Claim {
+struct ServerRight {
     address: SocketAddress,
     state: StateDir,
     server: FileLock,
     bootstrap: FileLock,
 }
 
-impl Claim {
+impl ServerRight {
     /// Removes the socket and the state.
     fn abandon(self) {
-        remove_pod_files(self.address.path(), self.server, Some(self.bootstrap), &self.state);
+        // Only a server mounts anything there, and there was none.
+        let _ = remove_pod_files(self.address.path(), self.server, Some(self.bootstrap), &self.state);
     }
 }
 
 /// Removes the files of a pod's server. The caller holds its lock, so the socket belongs to no other server.
-pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileLock>, state: &StateDir) {
+///
+/// # Errors
+/// The mounts of a sandbox of the Sandbox API are still there; everything else is removed.
+pub fn remove_pod_files(
+    socket: &Path,
+    server: FileLock,
+    bootstrap: Option<FileLock>,
+    state: &StateDir,
+) -> io::Result<()> {
     let _ = fs::remove_file(socket);
     // A server that was killed during the handover of a terminal leaves it.
     let _ = fs::remove_dir_all(shim_service::console_directory(socket));
     // Only with the bootstrap lock: otherwise a `start` that waits for the server's lock would get one on a removed
     // file.
-    let Some(bootstrap) = bootstrap else { return };
+    let Some(bootstrap) = bootstrap else { return Ok(()) };
     // A server that was killed leaves the mounts of a sandbox of the Sandbox API. An ending one has removed them.
-    let _ = Pins::remove(&shim_service::sandbox_directory(state.path()));
+    let unmounted = Pins::remove(&shim_service::sandbox_directory(state.path()));
     Entry::remove_from(state.path());
     server.remove();
     bootstrap.remove();
     state.remove();
+    unmounted
 }

@@ -14,8 +14,6 @@ use crate::counts::PodCounts;
 use crate::replace::replace;
 use crate::text::printable;
 
-/// The directory of all pods' state. It does not outlive a reboot, and neither do pods.
-pub const STATE_ROOT: &str = "/run/podshim";
 /// The file's name in a pod's directory.
 pub const FILE: &str = "pod.json";
 const TEMPORARY: &str = ".pod.json";

@@ -9,6 +9,7 @@ pub mod client;
 pub mod counts;
 pub mod entry;
 pub mod past;
+pub mod paths;
 pub mod places;
 mod replace;
 pub mod text;

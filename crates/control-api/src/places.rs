@@ -14,7 +14,7 @@ use crate::replace::replace;
 use crate::text::printable;
 use crate::totals::{NAMESPACES, OTHERS, Totals, lock};
 
-/// The list's name below [`crate::entry::STATE_ROOT`]: a namespace on each line.
+/// The list's name below [`crate::paths::STATE_ROOT`]: a namespace on each line.
 pub const PLACES: &str = "totals.namespaces";
 const TEMPORARY: &str = ".totals.namespaces";
 

@@ -17,7 +17,7 @@ use crate::counts::{Counts, PodCounts};
 use crate::entry::Entry;
 use crate::replace::replace;
 
-/// The file's name below [`crate::entry::STATE_ROOT`].
+/// The file's name below [`crate::paths::STATE_ROOT`].
 pub const TOTALS: &str = "totals.json";
 const LOCK: &str = "totals.lock";
 const TEMPORARY: &str = ".totals.json";

@@ -22,6 +22,7 @@ mod scope;
 mod steps;
 
 pub(crate) use barrier::barrier;
+pub use cgroups_path::slice_path;
 pub(crate) use cgroups_path::{CgroupsPath, scope_at};
 pub use field::NotUnderstood;
 pub(crate) use groups::Groups;

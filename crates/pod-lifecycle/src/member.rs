@@ -1,7 +1,7 @@
 //! One planned container, over all tasks of its name.
 //!
 //! Owns what outlives a task: its gate, its place in a pair, how it ended, and who asked for that. The order is data here
-//! (`links`), never code. Knows no other member and no container.
+//! (`links`), never code. Knows no other member, and of a container only whether its program has run.
 
 pub(crate) mod evidence;
 pub(crate) mod gate;
@@ -88,7 +88,7 @@ impl MemberState {
             let is_second = member.is_second_of_pair(index);
             let mut state = Self::new(member, order.links(index).to_vec(), gate_use);
             if is_second {
-                state.pair.retire();
+                state.pair = PairPlace::standby();
             }
             state
         };

@@ -8,7 +8,7 @@ use crate::interface::id::ContainerId;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sandbox {
     id: Option<ContainerId>,
-    end: SandboxLife,
+    life: SandboxLife,
 }
 
 /// Whether the pause process is gone, its namespaces with it.
@@ -30,7 +30,7 @@ impl Sandbox {
 
     /// K16: whether the pause process is gone, its namespaces with it.
     pub(crate) fn is_gone(&self) -> bool {
-        self.end != SandboxLife::Here
+        self.life != SandboxLife::Here
     }
 
     /// Its create begins.
@@ -45,22 +45,22 @@ impl Sandbox {
 
     /// Its exit is final.
     pub(crate) fn exited(&mut self) {
-        self.end = SandboxLife::Gone;
+        self.life = SandboxLife::Gone;
     }
 
     /// It is deleted; one that was never started ends with that.
     pub(crate) fn deleted(&mut self) {
         self.id = None;
-        if self.end == SandboxLife::Here {
-            self.end = SandboxLife::Gone;
+        if self.life == SandboxLife::Here {
+            self.life = SandboxLife::Gone;
         }
     }
 
     /// Whether it has ended since the last call.
     pub(crate) fn take_end(&mut self) -> bool {
-        let ended = self.end == SandboxLife::Gone;
+        let ended = self.life == SandboxLife::Gone;
         if ended {
-            self.end = SandboxLife::Handled;
+            self.life = SandboxLife::Handled;
         }
         ended
     }

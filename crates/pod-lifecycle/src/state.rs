@@ -383,7 +383,7 @@ impl State {
     }
 
     /// A caller that recreates the failed container wants another try.
-    pub(crate) fn forgive(&mut self, member: usize) {
+    pub(crate) fn clear_failure_of(&mut self, member: usize) {
         if self.failure().is_some_and(|failure| failure.member == member) {
             self.failure = None;
         }

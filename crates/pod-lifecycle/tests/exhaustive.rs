@@ -203,7 +203,7 @@ fn a_standby_takes_over() {
     );
 }
 
-/// R6, S6, U3: a sidecar that its caller restarts.
+/// R15, S6, U3: a sidecar that its caller restarts.
 #[test]
 fn a_visible_sidecar_is_created_again() {
     explore(

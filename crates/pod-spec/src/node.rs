@@ -120,7 +120,7 @@ pub enum NodeError {
 }
 
 #[derive(Clone, Copy)]
-enum Key {
+enum NodeKey {
     Grace,
     GateTimeout,
     ZeroGrace,
@@ -144,28 +144,28 @@ enum Key {
     Read,
 }
 
-const KEYS: [(&str, Key); 21] = [
-    ("grace", Key::Grace),
-    ("gate-timeout", Key::GateTimeout),
-    ("zero-grace", Key::ZeroGrace),
-    ("backoff-base", Key::BackoffBase),
-    ("backoff-max", Key::BackoffMax),
-    ("fixed", Key::Fixed),
-    ("forbid", Key::Forbid),
-    ("max-grace", Key::MaxGrace),
-    ("max-containers", Key::MaxContainers),
-    ("min-period", Key::MinPeriod),
-    ("replace-wait", Key::ReplaceWait),
-    ("lone-stop-window", Key::LoneStopWindow),
-    ("visible-after", Key::VisibleAfter),
-    ("min-backoff", Key::MinBackoff),
-    ("max-pattern", Key::MaxPattern),
-    ("history-size", Key::HistorySize),
-    ("history-namespace-size", Key::HistoryNamespaceSize),
-    ("history-age", Key::HistoryAge),
-    ("sandbox", Key::Sandbox),
-    ("sandbox-sysctls", Key::SandboxSysctls),
-    ("read", Key::Read),
+const KEYS: [(&str, NodeKey); 21] = [
+    ("grace", NodeKey::Grace),
+    ("gate-timeout", NodeKey::GateTimeout),
+    ("zero-grace", NodeKey::ZeroGrace),
+    ("backoff-base", NodeKey::BackoffBase),
+    ("backoff-max", NodeKey::BackoffMax),
+    ("fixed", NodeKey::Fixed),
+    ("forbid", NodeKey::Forbid),
+    ("max-grace", NodeKey::MaxGrace),
+    ("max-containers", NodeKey::MaxContainers),
+    ("min-period", NodeKey::MinPeriod),
+    ("replace-wait", NodeKey::ReplaceWait),
+    ("lone-stop-window", NodeKey::LoneStopWindow),
+    ("visible-after", NodeKey::VisibleAfter),
+    ("min-backoff", NodeKey::MinBackoff),
+    ("max-pattern", NodeKey::MaxPattern),
+    ("history-size", NodeKey::HistorySize),
+    ("history-namespace-size", NodeKey::HistoryNamespaceSize),
+    ("history-age", NodeKey::HistoryAge),
+    ("sandbox", NodeKey::Sandbox),
+    ("sandbox-sysctls", NodeKey::SandboxSysctls),
+    ("read", NodeKey::Read),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -199,7 +199,7 @@ impl Node {
                 key: word,
                 problem,
             })?;
-            if matches!(key, Key::BackoffBase | Key::BackoffMax) {
+            if matches!(key, NodeKey::BackoffBase | NodeKey::BackoffMax) {
                 last_delay = Some((line, key, word));
             }
         }
@@ -207,7 +207,7 @@ impl Node {
         let Backoff { base, max, .. } = node.defaults.backoff;
         if let Some((line, key, word)) = last_delay.filter(|_| max < base) {
             let problem = match key {
-                Key::BackoffBase => ValueProblem::AboveMax(DurationText(max)),
+                NodeKey::BackoffBase => ValueProblem::AboveMax(DurationText(max)),
                 _ => ValueProblem::BelowBase(DurationText(base)),
             };
             return Err(NodeError::Value { line, key: word, problem });
@@ -215,50 +215,52 @@ impl Node {
         Ok(node)
     }
 
-    fn set(&mut self, key: Key, value: Value) -> Result<(), ValueProblem> {
+    fn set(&mut self, key: NodeKey, value: Value) -> Result<(), ValueProblem> {
         match key {
-            Key::Grace => self.defaults.grace = duration_of(value)?,
-            Key::GateTimeout => {
+            NodeKey::Grace => self.defaults.grace = duration_of(value)?,
+            NodeKey::GateTimeout => {
                 self.gate_timeout = Some(duration_of(value)?).filter(|limit| !limit.is_zero())
             }
-            Key::ZeroGrace => self.zero_grace = word_of(&text_of(value)?, &ZERO_GRACES)?,
-            Key::BackoffBase => self.defaults.backoff.base = duration_of(value)?.max(MIN_BACKOFF),
-            Key::BackoffMax => self.defaults.backoff.max = duration_of(value)?,
-            Key::Fixed => {
+            NodeKey::ZeroGrace => self.zero_grace = word_of(&text_of(value)?, &ZERO_GRACES)?,
+            NodeKey::BackoffBase => self.defaults.backoff.base = duration_of(value)?.max(MIN_BACKOFF),
+            NodeKey::BackoffMax => self.defaults.backoff.max = duration_of(value)?,
+            NodeKey::Fixed => {
                 let words = [PodKey::GateTimeout, PodKey::ZeroGrace];
                 let words: Vec<_> = POD_KEYS.iter().filter(|(_, key)| words.contains(key)).copied().collect();
                 self.fixed = words_of(value, &words)?;
             }
-            Key::Forbid => {
+            NodeKey::Forbid => {
                 let pod = POD_KEYS.iter().filter(|(_, key)| *key != PodKey::Plan).map(|(word, _)| *word);
                 let all = pod.chain(CONTAINER_KEYS.iter().map(|(word, _)| *word)).chain(VALUES);
                 let all: Vec<_> = all.map(|word| (word, ())).collect();
                 self.forbidden = words_of(value, &all)?;
             }
-            Key::MaxGrace => self.max_grace = Some(duration_of(value)?),
-            Key::MaxContainers => self.max_containers = Some(count_of(value, 1, MAX_CONTAINERS)?),
-            Key::MinPeriod => {
+            NodeKey::MaxGrace => self.max_grace = Some(duration_of(value)?),
+            NodeKey::MaxContainers => self.max_containers = Some(count_of(value, 1, MAX_CONTAINERS)?),
+            NodeKey::MinPeriod => {
                 self.min_period = Some(duration_within(value, MIN_PROBE_PERIOD, MOST_OF_A_BOUND)?)
             }
-            Key::MinBackoff => self.min_backoff = Some(duration_within(value, MIN_BACKOFF, MOST_OF_A_BOUND)?),
-            Key::MaxPattern => self.max_pattern = Some(count_of(value, 16, MAX_PATTERN)?),
-            Key::ReplaceWait => {
+            NodeKey::MinBackoff => {
+                self.min_backoff = Some(duration_within(value, MIN_BACKOFF, MOST_OF_A_BOUND)?)
+            }
+            NodeKey::MaxPattern => self.max_pattern = Some(count_of(value, 16, MAX_PATTERN)?),
+            NodeKey::ReplaceWait => {
                 self.defaults.replace_wait = duration_within(value, MIN_REPLACE_WAIT, MAX_REPLACE_WAIT)?;
             }
-            Key::LoneStopWindow => {
+            NodeKey::LoneStopWindow => {
                 self.defaults.lone_stop_window =
                     duration_within(value, MIN_LONE_STOP_WINDOW, MAX_LONE_STOP_WINDOW)?;
             }
-            Key::HistorySize => self.history.size = size_of(value)?,
-            Key::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
-            Key::HistoryAge => self.history.age = duration_of(value)?,
-            Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
-            Key::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
-            Key::Read => {
+            NodeKey::HistorySize => self.history.size = size_of(value)?,
+            NodeKey::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
+            NodeKey::HistoryAge => self.history.age = duration_of(value)?,
+            NodeKey::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
+            NodeKey::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
+            NodeKey::Read => {
                 let read = choices_of(value, &READABLE, "a list of strings, such as [\"kruise\"]")?;
                 self.kruise = read.last().copied().unwrap_or_default();
             }
-            Key::VisibleAfter => {
+            NodeKey::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
                     .map_err(|_| ValueProblem::Range { least: 0.to_string(), most: u32::MAX.to_string() })?;

@@ -109,7 +109,7 @@ pub enum Condition {
     Done,
 }
 
-/// `restart.<c>` (R4, R6, R7, R13).
+/// `restart.<c>` (R4, R7, R13, R15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
     /// After which exits podshim starts it again.
@@ -141,7 +141,7 @@ impl Restart {
 /// What restarts a container, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartMode {
-    /// Not podshim: every exit is shown, and the first failure of an init fails the pod (R6, I2).
+    /// Not podshim: every exit is shown, and the first failure of an init fails the pod (R15, I2).
     Never,
     /// podshim, after an exit other than 0, or after those that `codes` names (R13).
     OnFailure,

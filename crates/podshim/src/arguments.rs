@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use control_api::entry::STATE_ROOT;
 use control_api::past::HISTORY_ROOT;
+use control_api::paths::STATE_ROOT;
 use pod_spec::{BoundedDuration, DurationError, Node};
 
 use crate::check::Outside;

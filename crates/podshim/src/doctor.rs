@@ -9,10 +9,10 @@ mod runtime;
 mod system;
 
 use report::Report;
-pub use report::{Check, Node, Status};
+pub use report::{Check, NodeUnderTest, Status};
 
 /// Checks everything.
-pub fn examine(node: &Node) -> Vec<Check> {
+pub fn examine(node: &NodeUnderTest) -> Vec<Check> {
     let mut report = Report::of(node);
     let release = programs::containerd(&mut report);
     runtime::configuration(&mut report, release);

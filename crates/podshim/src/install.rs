@@ -21,10 +21,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use control_api::paths::NODE_FILE;
 use pod_spec::{KruiseMarks, Node, kruise};
 
 use self::containerd::{ConfigError, FileVersion, Sandboxer};
-use self::files::{Change, Content, FileError};
+use self::files::{Content, FileChange, FileError};
 use self::place::{Found, Place, PlaceError};
 use self::root::Root;
 
@@ -35,11 +36,9 @@ const DIST_BIN_DIR: &str = "/usr/local/bin";
 /// Programs in this directory belong to a package, which removes them itself.
 const PACKAGE_BIN_DIR: &str = "/usr/bin";
 const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
-const NODE_FILE: &str = include_str!("../../../dist/config.toml");
+const NODE_FILE_TEMPLATE: &str = include_str!("../../../dist/config.toml");
 const DRAIN_UNIT: &str = include_str!("../../../dist/systemd/podshim-drain.service");
 const SCOPE_DROP_IN: &str = include_str!("../../../dist/systemd/10-podshim.conf");
-/// Where the node's file is.
-const NODE_FILE_PLACE: &str = "/etc/podshim/config.toml";
 /// The beginning of the runtime's globs in the files of `dist`.
 const POD_ANNOTATIONS: &str = "pod_annotations = [\"podshim.io/*\"";
 /// The directory of an administrator's units, and of the links that enable units at boot.
@@ -57,13 +56,6 @@ pub struct Layout {
     pub bin_dir: PathBuf,
     /// The node's containerd, and where it takes the runtime from.
     pub found: Found,
-}
-
-/// Whose annotations the runtime lets through beside podshim's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Marked {
-    None,
-    Kruise,
 }
 
 /// A text for shells or man: its place below the directory `share`, and its content.
@@ -104,8 +96,8 @@ impl InstallError {
 }
 
 impl Layout {
-    fn change(&self, path: PathBuf, after: Content) -> Result<Change, FileError> {
-        Change::new(&self.root, path, after)
+    fn change(&self, path: PathBuf, after: Content) -> Result<FileChange, FileError> {
+        FileChange::new(&self.root, path, after)
     }
 
     fn read(&self, path: &Path) -> Result<Option<String>, FileError> {
@@ -136,7 +128,7 @@ impl Layout {
         let share = self.share();
         let texts = vec![
             (self.runtime_class(), RUNTIME_CLASS.to_owned()),
-            (share.join("config.toml"), NODE_FILE.to_owned()),
+            (share.join("config.toml"), NODE_FILE_TEMPLATE.to_owned()),
             (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
             (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
             (self.unit(), self.adapted(DRAIN_UNIT)),
@@ -148,22 +140,19 @@ impl Layout {
     }
 
     /// Kruise's marks reach the shim only by globs of its runtime (S12, F7). A node's file with a mistake reads nothing.
-    fn marks(&self) -> Result<Marked, FileError> {
-        let text = self.read(Path::new(NODE_FILE_PLACE))?;
+    fn kruise_marks(&self) -> Result<KruiseMarks, FileError> {
+        let text = self.read(Path::new(NODE_FILE))?;
         let node = text.and_then(|text| Node::parse(&text).ok()).unwrap_or_default();
-        Ok(match node.kruise_marks() {
-            KruiseMarks::Read => Marked::Kruise,
-            KruiseMarks::Ignored => Marked::None,
-        })
+        Ok(node.kruise_marks())
     }
 
     /// podshim's runtime in a file of that version.
-    fn runtime(&self, version: FileVersion, sandboxer: Sandboxer, marks: Marked) -> String {
+    fn runtime(&self, version: FileVersion, sandboxer: Sandboxer, marks: KruiseMarks) -> String {
         let text = self.adapted(version.runtime(sandboxer));
         let globs = kruise::GLOBS.map(|glob| format!(", \"{glob}\"")).concat();
         match marks {
-            Marked::None => text,
-            Marked::Kruise => text.replacen(POD_ANNOTATIONS, &format!("{POD_ANNOTATIONS}{globs}"), 1),
+            KruiseMarks::Ignored => text,
+            KruiseMarks::Read => text.replacen(POD_ANNOTATIONS, &format!("{POD_ANNOTATIONS}{globs}"), 1),
         }
     }
 
@@ -276,7 +265,7 @@ pub fn install(
     reference: Vec<ReferenceText>,
     version: Option<FileVersion>,
     sandboxer: Sandboxer,
-) -> Result<Vec<Change>, InstallError> {
+) -> Result<Vec<FileChange>, InstallError> {
     let mut changes = Vec::new();
     let command = layout.bin_dir.join(COMMAND);
     // If a package owns this command, it has installed the rest too, and will remove it.
@@ -291,7 +280,7 @@ pub fn install(
     }
     changes.push(layout.change(layout.enabled(), Content::Link(layout.unit()))?);
     if let Some(version) = version {
-        let marks = layout.marks()?;
+        let marks = layout.kruise_marks()?;
         let runtime = |version| layout.runtime(version, sandboxer, marks);
         changes.extend(match &layout.found.place {
             Place::Config(config) => config_changes(layout, config, version, runtime)?,
@@ -315,7 +304,7 @@ fn config_changes(
     config: &Path,
     version: FileVersion,
     runtime: impl Fn(FileVersion) -> String,
-) -> Result<Vec<Change>, InstallError> {
+) -> Result<Vec<FileChange>, InstallError> {
     let old = layout.read(config)?;
     let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(&layout.root, config, text))?;
     let drop_in = drop_in(config);
@@ -338,7 +327,7 @@ fn edited(
     file: &Path,
     original: Option<String>,
     new: Option<String>,
-) -> Result<Vec<Change>, InstallError> {
+) -> Result<Vec<FileChange>, InstallError> {
     let Some(new) = new else { return Ok(Vec::new()) };
     let mut changes = Vec::new();
     if let Some(text) = original {
@@ -350,7 +339,12 @@ fn edited(
 }
 
 /// The changes that give such a file its text of before; `without` is its text without podshim.
-fn restored(layout: &Layout, file: &Path, text: &str, without: String) -> Result<Vec<Change>, InstallError> {
+fn restored(
+    layout: &Layout,
+    file: &Path,
+    text: &str,
+    without: String,
+) -> Result<Vec<FileChange>, InstallError> {
     let is_original = layout.read(&backup(file))?.is_some_and(|old| old == without);
     let content = match containerd::is_ours_alone(text) {
         true => Content::Absent,
@@ -369,7 +363,7 @@ fn restored(layout: &Layout, file: &Path, text: &str, without: String) -> Result
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn without_runtime(layout: &Layout) -> Result<Vec<Change>, InstallError> {
+pub fn without_runtime(layout: &Layout) -> Result<Vec<FileChange>, InstallError> {
     let mut changes = Vec::new();
     for place in place::all(&layout.found) {
         match &place {
@@ -400,7 +394,7 @@ pub fn without_runtime(layout: &Layout) -> Result<Vec<Change>, InstallError> {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<Change>, InstallError> {
+pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<FileChange>, InstallError> {
     let mut changes = without_runtime(layout)?;
     changes.push(layout.change(layout.enabled(), Content::Absent)?);
     if !layout.is_of_package() {

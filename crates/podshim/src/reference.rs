@@ -7,11 +7,12 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
+use control_api::paths::{DRAINING_FILE, NODE_FILE};
 
 const SOURCE: &str = concat!("podshim ", env!("CARGO_PKG_VERSION"));
 const FILES: [(&str, &str); 2] = [
-    ("/etc/podshim/config.toml", "what this node allows the pods of podshim, and its defaults"),
-    ("/run/podshim/draining", "while it is there, the node takes no new pods"),
+    (NODE_FILE, "what this node allows the pods of podshim, and its defaults"),
+    (DRAINING_FILE, "while it is there, the node takes no new pods"),
 ];
 
 /// All texts for shells and man, with their places below a directory `share`.

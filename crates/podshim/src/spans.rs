@@ -21,14 +21,14 @@ const ERROR: u8 = 2;
 pub struct Spans {
     trace_id: String,
     resource: Value,
-    open: BTreeMap<Key, Open>,
+    open: BTreeMap<SpanKey, OpenSpan>,
     /// The times of the pod's first and last event.
     pod: Option<(i64, i64)>,
 }
 
 /// What a span is of. A container is in one phase at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum SpanKey {
     Phase(String),
     Gate(String),
     Hook(String),
@@ -37,7 +37,7 @@ enum Key {
 
 /// A span that has begun.
 #[derive(Debug)]
-struct Open {
+struct OpenSpan {
     name: String,
     since_ms: i64,
     id: u64,
@@ -68,7 +68,7 @@ impl Spans {
         let at = event.wall_ms;
         self.pod = Some((self.pod.map_or(at, |(first, _)| first), at));
         let id = event.id.clone().unwrap_or_default();
-        let (phase, gate, hook) = (Key::Phase(id.clone()), Key::Gate(id.clone()), Key::Hook(id));
+        let (phase, gate, hook) = (SpanKey::Phase(id.clone()), SpanKey::Gate(id.clone()), SpanKey::Hook(id));
         let failed = event.code.filter(|code| *code != 0).map(|code| format!("exit code {code}"));
         let mut ended = Vec::new();
         match event.kind {
@@ -95,9 +95,11 @@ impl Spans {
             }
             Kind::HOOK_ENDED => ended.extend(self.end(&hook, at, event.failure.clone())),
             // Again when its reason or its time changes: one span.
-            Kind::STOP_BEGAN if !self.open.contains_key(&Key::Stop) => self.begin(Key::Stop, event, "stop"),
-            Kind::BUDGET_SPENT => ended.extend(self.end(&Key::Stop, at, Some(event.sentence()))),
-            Kind::STOP_ENDED => ended.extend(self.end(&Key::Stop, at, None)),
+            Kind::STOP_BEGAN if !self.open.contains_key(&SpanKey::Stop) => {
+                self.begin(SpanKey::Stop, event, "stop")
+            }
+            Kind::BUDGET_SPENT => ended.extend(self.end(&SpanKey::Stop, at, Some(event.sentence()))),
+            Kind::STOP_ENDED => ended.extend(self.end(&SpanKey::Stop, at, None)),
             _ => {}
         }
         ended
@@ -108,7 +110,7 @@ impl Spans {
         let Some((first, last)) = self.pod else { return Vec::new() };
         let left: Vec<_> = self.open.keys().cloned().collect();
         let mut ended: Vec<_> = left.iter().filter_map(|key| self.end(key, last, None)).collect();
-        let pod = Open { name: "pod".to_owned(), since_ms: first, id: POD_SPAN, attributes: Vec::new() };
+        let pod = OpenSpan { name: "pod".to_owned(), since_ms: first, id: POD_SPAN, attributes: Vec::new() };
         ended.push(self.span(pod, last, None));
         ended
     }
@@ -120,13 +122,13 @@ impl Spans {
         json!({"resourceSpans": [{"resource": self.resource, "scopeSpans": [spans]}]})
     }
 
-    fn change(&mut self, key: Key, event: &EventReport, name: &str) -> Option<Value> {
+    fn change(&mut self, key: SpanKey, event: &EventReport, name: &str) -> Option<Value> {
         let ended = self.end(&key, event.wall_ms, None);
         self.begin(key, event, name);
         ended
     }
 
-    fn begin(&mut self, key: Key, event: &EventReport, name: &str) {
+    fn begin(&mut self, key: SpanKey, event: &EventReport, name: &str) {
         let container = event.container.as_deref().unwrap_or_default();
         let mut attributes = Vec::new();
         if !container.is_empty() {
@@ -139,17 +141,17 @@ impl Spans {
             attributes.push(attribute("podshim.stop.reason", reason.word()));
         }
         // Two spans may begin with one event: a program's run, and the wait for its gate.
-        let id = event.sequence * 4 + if matches!(key, Key::Phase(_)) { 0 } else { 1 };
+        let id = event.sequence * 4 + if matches!(key, SpanKey::Phase(_)) { 0 } else { 1 };
         let name = if container.is_empty() { name.to_owned() } else { format!("{container}: {name}") };
-        self.open.insert(key, Open { name, since_ms: event.wall_ms, id, attributes });
+        self.open.insert(key, OpenSpan { name, since_ms: event.wall_ms, id, attributes });
     }
 
-    fn end(&mut self, key: &Key, at: i64, failure: Option<String>) -> Option<Value> {
+    fn end(&mut self, key: &SpanKey, at: i64, failure: Option<String>) -> Option<Value> {
         let open = self.open.remove(key)?;
         Some(self.span(open, at, failure))
     }
 
-    fn span(&self, open: Open, until_ms: i64, failure: Option<String>) -> Value {
+    fn span(&self, open: OpenSpan, until_ms: i64, failure: Option<String>) -> Value {
         let nanoseconds = |milliseconds: i64| format!("{milliseconds}000000");
         let mut span = json!({
             "traceId": self.trace_id,

@@ -33,7 +33,7 @@ const SERVICE: [&[&str]; 4] = [
     &["state"],
     &["actions", "completions", "creation", "inspect", "operations", "reads", "sandbox_requests"],
     &["drive"],
-    &["server"],
+    &["task", "sandbox_service", "server"],
 ];
 
 /// For each file the files that it imports, and where.
@@ -251,8 +251,10 @@ fn no_crate_has_a_circle_of_files() {
 
 #[test]
 fn each_floor_of_the_core_stands_on_those_below() {
-    no_file_climbs("pod-lifecycle", |name| {
-        CORE.iter().position(|floor| *floor == name).unwrap_or(CORE.len())
+    no_file_climbs("pod-lifecycle", |name| match CORE.iter().position(|floor| *floor == name) {
+        Some(floor) => floor,
+        None if ["pod", "lib"].contains(&name) => CORE.len(),
+        None => panic!("{name} has no floor in CORE"),
     });
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
             notice::publish(&state.publisher, notice, resources);
         }
         Action::LimitOomScore { container, highest } => limit_oom_score(state, &container, highest),
-        Action::WriteLine { container, line, to } => tell(state, &container, &line, to),
+        Action::WriteLine { container, line, to } => write_line(state, &container, &line, to),
         Action::Finish { container, shown, real } => finish(state, &container, shown, real),
         // For the history, which has recorded it already.
         Action::Record { .. } => {}
@@ -95,7 +95,7 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     }
 }
 
-fn tell(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
+fn write_line(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
     info!(container = %id, "{line}");
     let Some(resources) = state.containers.get(id) else { return };
     if let Some(stdio) = resources.stdio() {

@@ -42,14 +42,14 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             if let Some(resources) = state.containers.get_mut(&container) {
                 resources.stdio_opened(stdio);
             }
-            new_process = Some(take_over(state, &container, new));
+            new_process = Some(keep_process(state, &container, new));
         }
         Product::Recreated(new) if is_outdated(state, &container, &new) => {
             apply_newer_limits(state, op, container, outcome, new);
             return None;
         }
         Product::Recreated(new) => {
-            new_process = Some(take_over(state, &container, *new));
+            new_process = Some(keep_process(state, &container, *new));
         }
         Product::Exec(exec, new) => {
             let NewExec { stdio, console, process, exit } = *new;
@@ -115,12 +115,12 @@ fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
 }
 
 /// Keeps a container's new process.
-fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
+fn keep_process(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
     let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
     let pid = incarnation.process().pid();
     state.pids.remember(pid, id);
-    if let Some(resources) = state.containers.get_mut(id) {
-        listen::begin(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
+    if let (Some(resources), gate) = state.container_and_gate(id) {
+        listen::begin(resources, &mut incarnation, gate, cgroup.as_ref());
         if let Err(error) = resources.process_created(incarnation, held_back, cgroup) {
             warn!(container = %id, %error, "cannot resize its terminal");
         }

@@ -39,7 +39,7 @@ pub(crate) fn admit(
     if node_shutdown::is_draining(file) {
         return Err(ServiceError::Draining { container: id.to_string(), file: file.display().to_string() });
     }
-    state.lifetime.create_requested();
+    state.create_requested();
     let (resources, spec) = prepare(state, id, details)?;
     names().add_container(id.as_str(), &spec.name);
     state.created_names.add(&spec.name, spec.kubelet_type);
@@ -49,7 +49,7 @@ pub(crate) fn admit(
 
 /// Drops a container's resources if the pod has refused it.
 pub(crate) fn drop_if_refused(state: &mut State, id: &ContainerId) {
-    if !state.pod.containers().any(|known| known == id) {
+    if !state.pod().containers().any(|known| known == id) {
         state.forget(id);
         names().remove_container(id.as_str());
     }
@@ -70,7 +70,7 @@ fn prepare(
     }
     pod_sandbox::refuse_no_process(&spec).map_err(invalid)?;
     state.identity.learn(&spec.annotations);
-    names().set_pod(&state.identity.pod_namespace, &state.identity.pod_name);
+    names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
         Ok(Parsed { plan, warnings }) => {
             for warning in &warnings {
@@ -79,7 +79,7 @@ fn prepare(
             plan
         }
         // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
-        Err(error) if state.pod.plan_is_settled() => {
+        Err(error) if state.pod().plan_is_settled() => {
             warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
             None
         }
@@ -157,7 +157,7 @@ fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -
     let declared: Vec<(&str, &str)> =
         cri::annotations(annotations).filter(|(key, _)| is_ours(key) || kruise::is_mark(key)).collect();
     let only_marks = !declared.iter().any(|(key, _)| is_ours(key));
-    if declared.is_empty() || state.has_settled_by(&declared) || only_marks && state.pod.plan_is_settled() {
+    if declared.is_empty() || state.has_settled_by(&declared) || only_marks && state.pod().plan_is_settled() {
         return Ok(Parsed::default());
     }
     let node = match node::read(&state.context.node_file) {

@@ -13,10 +13,19 @@ use pod_lifecycle::{
 use pod_spec::{BoundedDuration, Plan, kruise};
 
 /// The CRI plugin's: the id of the container's sandbox.
-pub(crate) const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
+pub const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
+/// The CRI plugin's: the name of the pod.
+pub const SANDBOX_NAME: &str = "io.kubernetes.cri.sandbox-name";
+/// The CRI plugin's: the namespace of the pod in Kubernetes.
+pub const SANDBOX_NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+/// The CRI plugin's: the UID of the pod.
+pub(crate) const SANDBOX_UID: &str = "io.kubernetes.cri.sandbox-uid";
 /// The CRI plugin's: `sandbox` or `container`.
-pub(crate) const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
-const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
+pub const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
+/// The CRI plugin's: the container's name in its pod.
+pub const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
+/// The container type of a sandbox.
+pub(crate) const SANDBOX: &str = "sandbox";
 /// The kubelet's, where the `container_annotations` of containerd's configuration let them through (F7, F8).
 const KUBELET_TYPE: &str = "io.kubernetes.container.type";
 const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
@@ -24,9 +33,26 @@ const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 const KUBELET_HASH: &str = "io.kubernetes.container.hash";
 const KUBELET_PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 
+/// What a container is to CRI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerType {
+    /// The pod's sandbox.
+    Sandbox,
+    /// A container in a sandbox.
+    Container,
+}
+
+/// What a container is to CRI by its annotations; `None` if CRI has not made it.
+pub fn container_type(annotations: &BTreeMap<String, String>) -> Option<ContainerType> {
+    annotations.get(CONTAINER_TYPE).map(|kind| match kind.as_str() {
+        SANDBOX => ContainerType::Sandbox,
+        _ => ContainerType::Container,
+    })
+}
+
 /// Who creates the container: only CRI names its kind.
 pub(crate) fn caller(spec: &Spec) -> Caller {
-    if spec.annotations.contains_key(CONTAINER_TYPE) { Caller::Cri } else { Caller::Other }
+    container_type(&spec.annotations).map_or(Caller::Other, |_| Caller::Cri)
 }
 
 /// What the pod's state machine needs of a spec. `plan` is what podshim's annotations in it declare.
@@ -37,9 +63,9 @@ pub(crate) fn container_spec(
     plan: Option<Plan>,
 ) -> ContainerSpec {
     let annotation = |key: &str| spec.annotations.get(key).map(String::as_str);
-    let kind = match annotation(CONTAINER_TYPE) {
-        Some("sandbox") => TaskKind::Sandbox,
-        _ => TaskKind::Container,
+    let kind = match container_type(&spec.annotations) {
+        Some(ContainerType::Sandbox) => TaskKind::Sandbox,
+        Some(ContainerType::Container) | None => TaskKind::Container,
     };
     ContainerSpec {
         // ctr's containers have no name: the id is what their user has typed.
@@ -88,10 +114,10 @@ pub(crate) fn membership(
     annotations: &BTreeMap<String, String>,
     pod: &str,
 ) -> Result<(), String> {
-    let sandbox = match annotations.get(CONTAINER_TYPE).map(String::as_str) {
+    let sandbox = match container_type(annotations) {
         None => return Ok(()),
-        Some("sandbox") => id.as_str(),
-        Some(_) => annotations.get(SANDBOX_ID).map_or("", String::as_str),
+        Some(ContainerType::Sandbox) => id.as_str(),
+        Some(ContainerType::Container) => annotations.get(SANDBOX_ID).map_or("", String::as_str),
     };
     if sandbox == pod {
         return Ok(());

@@ -12,7 +12,6 @@ use tracing::{debug, info, warn};
 
 use crate::actions;
 use crate::checkpoint;
-use crate::clock::wall_now;
 use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
 use crate::control::tally::Tally;
@@ -35,11 +34,11 @@ pub(crate) async fn run_until_empty(
     mut stop: mpsc::Receiver<()>,
 ) -> (Publisher, Tally, Option<Past>) {
     let clock = state.clock();
-    while !state.lifetime.is_over(&state.pod) {
+    while !state.is_over() {
         state.count_what_has_ended();
-        let next = state.pod.next_deadline().and_then(|at| clock.instant(at));
-        let leave_by = state.lifetime.deadline(&state.pod);
-        let fault_due = state.created_names.report_due(&state.pod);
+        let next = state.pod().next_deadline().and_then(|at| clock.instant(at));
+        let leave_by = state.leave_by();
+        let fault_due = state.created_names.report_due(state.pod());
         let forget_by = sandbox_requests::forgotten_at(&state);
         let deadline = next.into_iter().chain(leave_by).chain(fault_due).chain(forget_by).min();
         tokio::select! {
@@ -51,7 +50,7 @@ pub(crate) async fn run_until_empty(
             Some(()) = stop.recv() => {
                 info!("asked to end by a signal: the pod is stopped in order");
                 feed(&mut state, Event::StopPod { grace: None });
-                state.lifetime.stop_signalled();
+                state.stop_signalled();
             }
             id = state.requests.next_abandoned() => feed(&mut state, Event::Abandoned { id }),
             Some(command) = commands.recv() => {
@@ -116,7 +115,7 @@ fn on_command(state: &mut State, command: Command) {
             let target = Target { container, exec: Some(exec.clone()) };
             // The pod has refused it.
             if is_new
-                && state.pod.view(&target).is_err()
+                && state.pod().view(&target).is_err()
                 && let Some(resources) = state.containers.get_mut(&target.container)
             {
                 resources.remove_exec(&exec);
@@ -160,7 +159,7 @@ fn on_command(state: &mut State, command: Command) {
             if sandbox_requests::is_unstarted(state) {
                 forget_sandbox(state);
             }
-            state.lifetime.shutdown_requested(&state.pod);
+            state.shutdown_requested();
             drop(answer.send(Ok(())));
         }
     }
@@ -224,19 +223,15 @@ fn submit(state: &mut State, request: Request, answer: Answer<Reply>) {
 /// Hands an event to the pod and executes every action that it returns.
 fn feed(state: &mut State, event: Event) {
     debug!(?event, "event");
-    state.pod.handle(state.now(), event);
-    let actions: Vec<_> = std::iter::from_fn(|| state.pod.next_action()).collect();
+    let actions = state.handle(event);
     log::write(&actions);
     for action in actions {
         debug!(?action, "action");
-        let at = (state.now(), wall_now());
-        state.history.record(&action, at, |id| state.pod.name_of(id));
-        state.last_exits.record(&action, &state.pod);
-        state.tally.record(&action, &state.pod, at.0);
+        state.record(&action);
         actions::execute(state, action);
     }
     state.history.answer_waiting();
-    state.context.throttle.stop_is(if state.pod.is_stopping() { Stop::UnderWay } else { Stop::None });
+    state.context.throttle.stop_is(if state.pod().is_stopping() { Stop::UnderWay } else { Stop::None });
 }
 
 /// Logs a fault of the plan once, in the shim's log and in those of the containers that run or wait.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cri::CONTAINER_TYPE;
+use crate::cri::{ContainerType, SANDBOX_NAME, SANDBOX_NAMESPACE, SANDBOX_UID, container_type};
 
 /// The pod's ids and names. Kubernetes' names come from CRI's annotations (F7); they are empty without CRI.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +22,13 @@ impl Identity {
     /// Takes the names from the annotations of the sandbox, or of any container that is not CRI's.
     pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
         // CRI's other containers have the same names, unless another caller has made their spec.
-        if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
+        if container_type(annotations) == Some(ContainerType::Container) {
             return;
         }
         let known = [
-            ("io.kubernetes.cri.sandbox-name", &mut self.pod_name),
-            ("io.kubernetes.cri.sandbox-namespace", &mut self.pod_namespace),
-            ("io.kubernetes.cri.sandbox-uid", &mut self.pod_uid),
+            (SANDBOX_NAME, &mut self.pod_name),
+            (SANDBOX_NAMESPACE, &mut self.pod_namespace),
+            (SANDBOX_UID, &mut self.pod_uid),
         ];
         for (key, place) in known {
             if let Some(value) = annotations.get(key) {

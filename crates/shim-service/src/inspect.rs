@@ -13,7 +13,7 @@ use crate::state::State;
 
 /// The pod as it is now, with the last exits of deleted containers.
 pub(crate) fn inspect(state: &State) -> Inspection {
-    let mut inspection = state.pod.inspect(state.now());
+    let mut inspection = state.pod().inspect(state.now());
     state.last_exits.fill_in(&mut inspection);
     inspection
 }
@@ -46,7 +46,7 @@ fn cost(state: &State) -> Cost {
 /// The record that is kept of the pod. A container of ctr without a plan leaves none.
 pub(crate) fn past(state: &State) -> Option<Past> {
     // First of all: every `ctr run` comes here, and it should cost nothing.
-    if state.identity.pod_name.is_empty() && !state.pod.plan_is_settled() {
+    if state.identity.pod_name.is_empty() && !state.pod().plan_is_settled() {
         return None;
     }
     let response = Some(response(state)).filter(|response| !response.containers.is_empty())?;

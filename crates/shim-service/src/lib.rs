@@ -18,7 +18,7 @@ mod completions;
 mod context;
 mod control;
 mod creation;
-mod cri;
+pub mod cri;
 mod details;
 mod drive;
 pub mod error;

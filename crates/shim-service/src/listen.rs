@@ -98,7 +98,7 @@ fn watch_lines(
             if !readiness.is_ready() && !is_found {
                 return ControlFlow::Continue(());
             }
-            readiness.set_ready();
+            readiness.became_ready();
             ControlFlow::Break(())
         })
     };

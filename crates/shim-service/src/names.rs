@@ -37,8 +37,8 @@ impl Names {
         self.containers.iter().fold(text.to_owned(), known)
     }
 
-    /// Sets the pod's name; without CRI there is none.
-    pub(crate) fn set_pod(&mut self, namespace: &str, name: &str) {
+    /// Takes the pod's name; without CRI there is none.
+    pub(crate) fn learn_pod(&mut self, namespace: &str, name: &str) {
         if !name.is_empty() {
             self.pod = format!("{namespace}/{name}");
         }
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn ids_are_replaced_by_names() {
         let mut names = Names::default();
-        names.set_pod("", "");
+        names.learn_pod("", "");
         assert_eq!(names.pod(), "");
-        names.set_pod("shop", "cart-1");
+        names.learn_pod("shop", "cart-1");
         names.add_container("0123abcd", "app");
         names.add_container("task", "task");
         assert_eq!((names.pod(), names.of("0123abcd"), names.of("task")), ("shop/cart-1", Some("app"), None));

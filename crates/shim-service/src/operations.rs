@@ -60,7 +60,8 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
         }
         _ => Ok(()),
     };
-    let Some(resources) = state.containers.get_mut(&id) else {
+    let (resources, gate) = state.container_and_gate(&id);
+    let Some(resources) = resources else {
         return done.fail(Failure {
             message: format!("container {id}: nothing is known of it"),
             kind: RefusalKind::Internal,
@@ -68,7 +69,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     };
     match operation {
         Operation::Create => {
-            let prepared = state.pod.closed_gate(&id).map_or(Ok(()), |gate| listen::prepare(resources, gate));
+            let prepared = gate.map_or(Ok(()), |gate| listen::prepare(resources, gate));
             match prepared.and(scope) {
                 Ok(()) => create(resources, done),
                 Err(failure) => done.fail_create(failure.into()),
@@ -111,7 +112,7 @@ fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
     let scope = |id: &ContainerId| {
         state.containers.get(id).and_then(|resources| resources.scope().map(str::to_owned))
     };
-    node_shutdown::prepare(state.pod.stop_order(id), id, resources.bundle(), scope).map_err(|error| {
+    node_shutdown::prepare(state.pod().stop_order(id), id, resources.bundle(), scope).map_err(|error| {
         failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
     })
 }

@@ -7,6 +7,7 @@ pub(crate) mod config;
 mod spec;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,7 +74,12 @@ impl PodSandbox {
             (true, name) if !name.is_empty() => name.to_owned(),
             _ => String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned(),
         };
-        let resolv_conf = spec::resolv_conf(&config, fs::read(spec::RESOLV_CONF.1).unwrap_or_default());
+        // A node may have none; a pod without them because of an error would stay so.
+        let read_if_there = |path: &str| match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            result => result.map_err(|error| format!("cannot read {path}: {error}")),
+        };
+        let resolv_conf = spec::resolv_conf(&config, read_if_there(spec::RESOLV_CONF.1)?);
         let request = PinsRequest {
             ipc: config.namespaces.ipc,
             root: match config.namespaces.user {
@@ -83,7 +89,7 @@ impl PodSandbox {
             sysctls: with_defaults(&config, if network.is_some() { sysctls } else { &[] }),
             files: vec![
                 (spec::HOSTNAME.0, format!("{hostname}\n").into_bytes()),
-                (spec::HOSTS.0, fs::read(spec::HOSTS.1).unwrap_or_default()),
+                (spec::HOSTS.0, read_if_there(spec::HOSTS.1)?),
                 (spec::RESOLV_CONF.0, resolv_conf),
             ],
             hostname,

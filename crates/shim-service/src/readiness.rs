@@ -37,13 +37,13 @@ impl Readiness {
         self.is_ready.get()
     }
 
-    pub(crate) fn set_ready(&self) {
+    pub(crate) fn became_ready(&self) {
         self.is_ready.set(true);
         // `notify_one` keeps the wake-up for a check that begins later.
         self.changed.notify_one();
     }
 
-    fn set_status(&self, status: String) {
+    fn keep_status(&self, status: String) {
         *self.status.borrow_mut() = status;
     }
 
@@ -103,13 +103,13 @@ fn receive(awaited: &mut Option<Awaited>, sender: &Sender, message: Message) {
     }
     if !cgroup.as_ref().is_some_and(|cgroup| sender.is_in(cgroup)) {
         let refused = "notify: a message was not taken, for its sender is no process of the container";
-        return readiness.set_status(refused.to_owned());
+        return readiness.keep_status(refused.to_owned());
     }
     if let Some(status) = message.status {
-        readiness.set_status(format!("notify: no READY=1 yet, its status is {status:?}"));
+        readiness.keep_status(format!("notify: no READY=1 yet, its status is {status:?}"));
     }
     if message.readiness == notify::Readiness::Ready {
-        readiness.set_ready();
+        readiness.became_ready();
         *awaited = None;
     }
 }

@@ -17,7 +17,7 @@ use crate::report::{FailedUpdate, Report};
 use crate::state::State;
 
 pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, ServiceError> {
-    let view = state.pod.view(target)?;
+    let view = state.pod().view(target)?;
     let Some(resources) = state.containers.get(&target.container) else {
         return Err(not_found(&target.container));
     };
@@ -32,7 +32,7 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
 /// The processes of a container. There is always at least one until it is deleted (F13): when containerd 1.7 or 2.x
 /// restarts, it ends a task that has none, and an exit that no caller has seen yet would be lost (N1).
 pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProcess>, ServiceError> {
-    let view = state.pod.view(&Target::init(id.clone()))?;
+    let view = state.pod().view(&Target::init(id.clone()))?;
     let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
     let exec_of = |pid: Pid| resources.exec_of(pid).map(ToString::to_string);
     let own = if view.has_process { resources.cgroup() } else { None };
@@ -47,7 +47,7 @@ pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProces
 
 /// Resource numbers. An exited container keeps its last ones: containerd 2.3 asks for them after an exit with 137.
 pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceError> {
-    state.pod.view(&Target::init(id.clone()))?;
+    state.pod().view(&Target::init(id.clone()))?;
     let resources = state.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
     let Some(stats) = resources.read_stats() else {
         let message = format!("container {id} has no cgroup at the moment");
@@ -58,7 +58,7 @@ pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceEr
 
 /// Applies new limits to the current process, and keeps them for every later incarnation (R6).
 pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer: Answer<()>) {
-    let view = match state.pod.view(&Target::init(id.clone())) {
+    let view = match state.pod().view(&Target::init(id.clone())) {
         Ok(view) => view,
         Err(refusal) => return drop(answer.send(Err(refusal.into()))),
     };
@@ -71,7 +71,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     }
     let limits: Rc<[u8]> = limits.into();
     // Before the call: an incarnation that is created meanwhile gets them too.
-    let before = resources.set_limits(limits.clone());
+    let before = resources.request_limits(limits.clone());
     if !view.has_process {
         return drop(answer.send(Ok(())));
     }
@@ -97,7 +97,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
 /// replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
 pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
     let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
-    let view = state.pod.view(&Target::init(container.clone()));
+    let view = state.pod().view(&Target::init(container.clone()));
     if let Some(resources) = state.containers.get_mut(&container) {
         let is_same = resources.last_pid() == pid;
         if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
@@ -110,7 +110,7 @@ pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
 
 /// Sets a terminal's size. Without a terminal there is nothing to do, which is no error (CONTRACT §7).
 pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
-    let view = state.pod.view(target)?;
+    let view = state.pod().view(target)?;
     // An error for execs only, as in the runc shim.
     if target.exec.is_some() && view.status == Status::Stopped {
         let message = format!("cannot resize the terminal of {target}: it {}", view.status.in_words());
@@ -132,7 +132,7 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
 
 /// Closes stdin. Without one, or after the exit, there is nothing to do, which is no error (CONTRACT §7).
 pub(crate) fn close_stdin(state: &mut State, target: &Target) -> Result<(), ServiceError> {
-    state.pod.view(target)?;
+    state.pod().view(target)?;
     let Some(resources) = state.containers.get_mut(&target.container) else {
         return Err(not_found(&target.container));
     };

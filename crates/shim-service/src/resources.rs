@@ -275,8 +275,8 @@ impl Resources {
         self.limits.as_ref()
     }
 
-    /// A caller sets limits. Returns those that held before.
-    pub(crate) fn set_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
+    /// A caller requests limits. Returns those that held before.
+    pub(crate) fn request_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
         self.limits.replace(limits)
     }
 

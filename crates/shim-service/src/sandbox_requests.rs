@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::reaper;
+use oci_runtime::sandbox::slice_path;
 use pod_lifecycle::{ContainerId, Operation, Outcome, Refusal, RefusalKind, Target, WallTime};
 use pod_spec::Signal;
 use protobuf::well_known_types::any::Any;
@@ -129,7 +130,7 @@ pub(crate) fn status(state: &State, id: &ContainerId) -> Result<SandboxStatus, S
     let Some(sandbox) = state.sandbox().filter(|sandbox| sandbox.is(id)) else {
         return Err(not_found(id));
     };
-    let view = state.pod.view(&Target::init(id.clone()))?;
+    let view = state.pod().view(&Target::init(id.clone()))?;
     Ok(SandboxStatus {
         status: view.status,
         created_at: sandbox.created_at(),
@@ -145,9 +146,11 @@ pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceErr
         return Err(not_found(id));
     };
     let parent = sandbox.config().cgroup_parent.as_str();
-    let cgroup = match parent {
+    // The kubelet names the whole path, also of a slice; crictl's users the slice alone.
+    let path = slice_path(parent).unwrap_or_else(|| parent.to_owned());
+    let cgroup = match path.as_str() {
         "" => None,
-        parent => Cgroup::at_path(parent).ok().filter(Cgroup::exists),
+        path => Cgroup::at_path(path).ok().filter(Cgroup::exists),
     };
     let Some(cgroup) = cgroup else {
         let message = format!("sandbox {id} has no cgroup {parent:?}");
@@ -159,7 +162,7 @@ pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceErr
 /// When a sandbox is removed that no caller has started.
 pub(crate) fn forgotten_at(state: &State) -> Option<Instant> {
     let sandbox = state.sandbox()?;
-    let view = state.pod.view(&Target::init(sandbox.id().clone())).ok()?;
+    let view = state.pod().view(&Target::init(sandbox.id().clone())).ok()?;
     sandbox.forgotten_at(&view)
 }
 

@@ -11,11 +11,12 @@ use nix::unistd::Pid;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::take_finished_calls;
 use oci_runtime::stdio::UnusedFifos;
-use pod_lifecycle::{ContainerId, Pod, PodTime, Target};
-use pod_spec::{BoundedDuration, Node};
+use pod_lifecycle::{Action, ContainerId, Event, Pod, PodTime, Target};
+use pod_spec::{BoundedDuration, GateAction, Node};
+use tokio::time::Instant;
 use tracing::debug;
 
-use crate::clock::{Clock, wall_ms};
+use crate::clock::{Clock, wall_ms, wall_now};
 use crate::context::PodContext;
 use crate::control::fault::CreatedNames;
 use crate::control::history::History;
@@ -32,12 +33,12 @@ use crate::shared_namespaces::PidHistory;
 
 /// Everything there is of a pod.
 pub(crate) struct State {
-    pub(crate) pod: Pod,
+    pod: Pod,
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
     sandbox: Option<PodSandbox>,
     pub(crate) requests: OpenRequests,
     pub(crate) reports: ReportSender,
-    pub(crate) lifetime: Lifetime,
+    lifetime: Lifetime,
     pub(crate) pids: PidHistory,
     pub(crate) identity: Identity,
     pub(crate) history: History,
@@ -88,6 +89,57 @@ impl State {
             longest_grace: BoundedDuration::MAX.get(),
             annotations: None,
         }
+    }
+
+    pub(crate) fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// The pod's state machine takes an event. Returns what it wants done, in order.
+    pub(crate) fn handle(&mut self, event: Event) -> Vec<Action> {
+        self.pod.handle(self.clock.now(), event);
+        std::iter::from_fn(|| self.pod.next_action()).collect()
+    }
+
+    /// Keeps what an action says of the pod: for the timeline, for `inspect`, for the counts.
+    pub(crate) fn record(&mut self, action: &Action) {
+        let at = (self.clock.now(), wall_now());
+        self.history.record(action, at, |id| self.pod.name_of(id));
+        self.last_exits.record(action, &self.pod);
+        self.tally.record(action, &self.pod, at.0);
+    }
+
+    /// What a container needs, and what opens its gate while it is closed (U2, U3).
+    pub(crate) fn container_and_gate(
+        &mut self,
+        id: &ContainerId,
+    ) -> (Option<&mut Resources>, Option<&GateAction>) {
+        (self.containers.get_mut(id), self.pod.closed_gate(id))
+    }
+
+    /// Whether the shim has nothing more to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lifetime.is_over(&self.pod)
+    }
+
+    /// When the shim leaves, if nothing happens until then.
+    pub(crate) fn leave_by(&mut self) -> Option<Instant> {
+        self.lifetime.deadline(&self.pod)
+    }
+
+    /// containerd wants the shim to leave.
+    pub(crate) fn shutdown_requested(&mut self) {
+        self.lifetime.shutdown_requested(&self.pod);
+    }
+
+    /// A signal stops the pod, and then the shim.
+    pub(crate) fn stop_signalled(&mut self) {
+        self.lifetime.stop_signalled();
+    }
+
+    /// A container is created: the shim does not leave for want of one.
+    pub(crate) fn create_requested(&mut self) {
+        self.lifetime.create_requested();
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -220,7 +220,7 @@ impl Simulator {
                 let kubelet = Kubelet::new(setup.clone(), self.now, self.world.broken());
                 self.kubelet = Some(Box::new(kubelet));
             }
-            Command::Fault(fault) => self.befall(fault)?,
+            Command::Fault(fault) => self.apply_fault(fault)?,
             Command::View(target) => self.view(target),
             Command::Inspect => self.trace.inspection(self.now, &self.pod.inspect(self.now)),
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use containerd_shim_protos::shim::shim::{
     ConnectRequest, ConnectResponse, CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse,
     KillRequest, StartRequest, StartResponse, WaitRequest, WaitResponse,
@@ -133,6 +133,17 @@ impl<'node> DirectSandbox<'node> {
             }
         }
         bail!("no process is in {group}")
+    }
+
+    /// Calls the `delete` action, as containerd does for a shim that is dead.
+    ///
+    /// # Errors
+    /// If it cannot be run, or reports a problem.
+    pub async fn delete_of_dead_shim(&self) -> Result<()> {
+        let shim = Binary::find(self.node, Runtime::Podshim, "podshim-e2e".to_owned(), &self.directory)?;
+        let deleted = shim.act("delete", &self.id, &self.directory.join(&self.id), None).await?;
+        ensure!(deleted.exit_code == Some(0) && deleted.stderr.is_empty(), "{deleted:?}");
+        Ok(())
     }
 
     /// Ends the sandbox, if there is one, and the shim.

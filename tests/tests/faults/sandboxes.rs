@@ -21,10 +21,15 @@ const ENOUGH: u64 = 40;
 
 /// Checks that a Create which failed has left no process, no control group, no mount and no record.
 async fn ensure_nothing_left(sandbox: &DirectSandbox<'_>, root: &Path) -> Result<()> {
+    let mounts = PathBuf::from(format!("/proc/{}/mounts", sandbox.shim().await?));
+    ensure_nothing_left_in(&mounts, sandbox, root)
+}
+
+fn ensure_nothing_left_in(mounts: &Path, sandbox: &DirectSandbox<'_>, root: &Path) -> Result<()> {
     ensure!(sandbox.process().is_err(), "it has a process");
     let groups = control_groups(Path::new("/sys/fs/cgroup"), sandbox.id());
     ensure!(groups.is_empty(), "{groups:?}");
-    let mounts = std::fs::read_to_string(format!("/proc/{}/mounts", sandbox.shim().await?))?;
+    let mounts = std::fs::read_to_string(mounts)?;
     ensure!(!mounts.contains(&format!("{}/rootfs", sandbox.id())), "{mounts}");
     let record = root.join(".podshim-e2e.podshim").join(sandbox.id());
     ensure!(!record.exists(), "{} is there", record.display());
@@ -183,6 +188,56 @@ exec unshare --mount sh -c 'mkdir -p /run/systemd && mount -t tmpfs hanging /run
     ensure!(error.contains("/run/systemd/private: no answer in 25s"), "{error}");
     ensure_nothing_left(&sandbox, &root).await?;
     sandbox.remove().await
+}
+
+/// N3: at each step of a sandbox's making, in its own namespaces and in a user namespace, whose child waits for the shim.
+#[tokio::test]
+async fn n3_a_shim_that_is_killed_while_it_makes_a_sandbox_leaves_nothing() -> Result<()> {
+    const POINTS: u32 = 16;
+    let node = Containerd::connect().await?;
+    let map = serde_json::json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+    for in_user_namespace in [false, true] {
+        let mut made = 0;
+        let mut span = Duration::ZERO;
+        // The first is not killed, and tells how long it takes.
+        for point in 0..=POINTS {
+            let directory = tempfile::tempdir()?;
+            let root = directory.path().join("runc");
+            let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
+            let create = sandbox.prepare(|bundle| {
+                let bundle = bundle.spec(|spec| {
+                    if in_user_namespace && let Some(list) = spec["linux"]["namespaces"].as_array_mut() {
+                        list.push(serde_json::json!({"type": "user"}));
+                        spec["linux"]["uidMappings"] = map.clone();
+                        spec["linux"]["gidMappings"] = map.clone();
+                    }
+                });
+                bundle.options(&options(&root))
+            })?;
+            let shim = sandbox.shim().await?;
+            let begun = Instant::now();
+            if point == 0 {
+                sandbox.try_create(&create).await?;
+                span = begun.elapsed();
+                sandbox.remove().await?;
+                continue;
+            }
+            let (created, killed) = tokio::join!(sandbox.try_create(&create), async {
+                while begun.elapsed() < span * point / POINTS {
+                    tokio::task::yield_now().await;
+                }
+                signal(shim, libc::SIGKILL)
+            });
+            killed?;
+            made += u32::from(created.is_ok());
+            sandbox.delete_of_dead_shim().await.with_context(|| format!("{point} of {span:?}"))?;
+            ensure_nothing_left_in(Path::new("/proc/self/mounts"), &sandbox, &root)
+                .with_context(|| format!("{point} of {span:?}"))?;
+        }
+        println!("{made} of {POINTS} were made before their shim was killed, in {span:?}");
+        ensure!(made < POINTS, "no shim was killed while it made a sandbox");
+    }
+    Ok(())
 }
 
 /// N3: the removal of its containers takes all of the time that `delete` has, as their runtime hangs. The sandbox goes all the same.

@@ -213,7 +213,7 @@ async fn wedge(pod: &StaticPod<'_>, name: &str) -> Result<()> {
 }
 
 /// Causes the fault, and undoes it where that is possible. Pods that must run before the fault wait for each other.
-async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: &Barrier) -> Result<()> {
+async fn apply(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: &Barrier) -> Result<()> {
     let touch = |name: &str| File::create(pod.directory().join(name)).map(drop);
     let runs = async {
         pod.wait_for("app", Started, 1, SOON).await?;
@@ -307,7 +307,7 @@ async fn life(
         _ => manifest.clone(),
     };
     let pod = manifest.run(kubelet)?;
-    befall(fault, &pod, &changed, &moments.all_run).await?;
+    apply(fault, &pod, &changed, &moments.all_run).await?;
     File::create(pod.directory().join("befallen"))?;
     moments.befallen.add_permits(1);
     match (policy, fault) {

@@ -1,4 +1,4 @@
-//! `restart.<c>` (R4, R6, R7, R13): whether podshim or the caller restarts a container, how soon and how often; and what the
+//! `restart.<c>` (R4, R7, R13, R15): whether podshim or the caller restarts a container, how soon and how often; and what the
 //! caller sees.
 
 use anyhow::{Result, ensure};
@@ -58,10 +58,10 @@ async fn r4_j1_under_never_the_pod_goes_on_without_a_sidecar() -> Result<()> {
     pod.remove().await
 }
 
-/// R6, R11, S6: each exit of a visible sidecar is shown at once, with 0 or another code. Its caller recreates it, not
+/// R15, R11, S6: each exit of a visible sidecar is shown at once, with 0 or another code. Its caller recreates it, not
 /// in place: the new one has a fresh root file system.
 #[tokio::test]
-async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
+async fn r15_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("visible")
         .annotate("plan", "s1=sidecar, app=main, late=main")

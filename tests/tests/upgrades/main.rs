@@ -17,14 +17,31 @@ use serde_json::Value;
 struct Exchange {
     running: Build,
     installed: Build,
+    sandbox: Maker,
 }
 
-const UPGRADE: Exchange = Exchange { running: Build::Previous, installed: Build::Current };
-const DOWNGRADE: Exchange = Exchange { running: Build::Current, installed: Build::Previous };
+/// Who makes the sandboxes of the running build. The installed one makes its own.
+#[derive(Clone, Copy, PartialEq)]
+enum Maker {
+    /// As the node has it.
+    Usual,
+    OciRuntime,
+}
+
+const UPGRADE: Exchange =
+    Exchange { running: Build::Previous, installed: Build::Current, sandbox: Maker::Usual };
+const DOWNGRADE: Exchange =
+    Exchange { running: Build::Current, installed: Build::Previous, sandbox: Maker::Usual };
+/// As from a release that made no sandboxes itself.
+const UPGRADE_TO_OWN_SANDBOXES: Exchange = Exchange { sandbox: Maker::OciRuntime, ..UPGRADE };
 
 impl Exchange {
     async fn node(self) -> Result<Containerd> {
-        Containerd::start_build(self.running).await
+        let node = Containerd::start_build(self.running).await?;
+        if self.sandbox == Maker::OciRuntime {
+            node.write_node_file("sandbox = \"runtime\"").await?;
+        }
+        Ok(node)
     }
 
     /// A pod that is up, on the running build's shim.
@@ -37,12 +54,20 @@ impl Exchange {
             .await?;
         pod.start_all(&["app", "proxy"]).await?;
         pod.wait_for("app", Started, 1, SOON).await?;
+        if self.sandbox == Maker::OciRuntime {
+            let pause = pod.sandbox_pid().await?;
+            let program = std::fs::read_link(format!("/proc/{pause}/exe"))?;
+            ensure!(!program.to_string_lossy().contains("memfd:"), "{} made it", program.display());
+        }
         Ok(pod)
     }
 
     /// Installs the other build, and checks that the shim still runs the replaced file.
     async fn happens(self, node: &Containerd, shim: libc::pid_t) -> Result<()> {
         node.install_build(self.installed).await?;
+        if self.sandbox == Maker::OciRuntime {
+            node.write_node_file("sandbox = \"own\"").await?;
+        }
         let program = std::fs::read_link(format!("/proc/{shim}/exe"))?;
         ensure!(program.to_string_lossy().ends_with(" (deleted)"), "{} is still there", program.display());
         Ok(())
@@ -106,6 +131,11 @@ async fn a_pod_lives_on_through_an_upgrade() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_pod_with_the_oci_runtimes_sandbox_lives_on_through_an_upgrade() -> Result<()> {
+    a_pod_lives_on(UPGRADE_TO_OWN_SANDBOXES).await
+}
+
+#[tokio::test]
 async fn a_pod_lives_on_through_a_downgrade() -> Result<()> {
     a_pod_lives_on(DOWNGRADE).await
 }
@@ -142,6 +172,11 @@ async fn a_killed_shims_pod_is_ended(exchange: Exchange) -> Result<()> {
 #[tokio::test]
 async fn n3_a_killed_shims_pod_is_ended_after_an_upgrade() -> Result<()> {
     a_killed_shims_pod_is_ended(UPGRADE).await
+}
+
+#[tokio::test]
+async fn n3_a_killed_shims_pod_with_the_oci_runtimes_sandbox_is_ended_after_an_upgrade() -> Result<()> {
+    a_killed_shims_pod_is_ended(UPGRADE_TO_OWN_SANDBOXES).await
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use control_api::paths::NODE_FILE;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::abandoned::remove_abandoned;
 use oci_runtime::mount::unmount_rootfs;
@@ -19,6 +20,7 @@ use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
 use oci_runtime::sandbox::is_recorded;
 use pod_spec::{Node, Others, Plan, Role, kruise};
+use shim_service::cri::{CONTAINER_NAME, ContainerType, container_type};
 use shim_service::node;
 use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
@@ -26,7 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::exit::{now, unseen_exit};
 use super::orphan::Orphan;
-use crate::paths::{NODE_FILE, SocketAddress};
+use crate::paths::SocketAddress;
 
 /// How long mains may take to end on their own.
 const MAINS_LIMIT: Duration = Duration::from_millis(1500);
@@ -43,8 +45,6 @@ const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
 
 /// containerd's folders of bundles: the containers', and those of the Sandbox API's sandboxes.
 const BUNDLES: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.sandbox.controller.v1.shim"];
-const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
-const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
 
 /// When a container of the group is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ impl Member {
         let name = annotations.get(CONTAINER_NAME).unwrap_or(&id).clone();
         let role = plan.into_iter().flat_map(|plan| &plan.members).find(|member| member.name == name);
         let turn = match role.map(|member| (member.role, member.entry)) {
-            _ if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind == "sandbox") => Turn::Sandbox,
+            _ if container_type(annotations) == Some(ContainerType::Sandbox) => Turn::Sandbox,
             Some((Role::Sidecar, entry)) => Turn::Sidecar { entry },
             Some((Role::Init | Role::Main, _)) | None => Turn::First,
         };
@@ -284,10 +284,12 @@ impl Target {
         }
     }
 
-    /// Resolves when init has ended.
+    /// Resolves when init has ended. Its time is taken at once: the next one is signalled after that, and must not seem to
+    /// have ended first.
     async fn exited(&self) {
         if let Some(init) = &self.init {
             init.exited().await;
+            let _ = self.ended_at.set(now());
         }
     }
 

@@ -4,17 +4,17 @@
 
 use std::collections::BTreeMap;
 
+use shim_service::cri::{ContainerType, SANDBOX_ID, container_type};
+
 /// The annotations that name a group; the first one found decides, as in containerd's own shim. For a container of CRI
 /// only the sandbox id counts: a pod may set the other key itself (`pod_annotations`), and would get into another pod's
 /// shim with it.
 const GROUP_KEYS: [&str; 2] = ["io.containerd.runc.v2.group", SANDBOX_ID];
 const CRI_KEYS: [&str; 1] = [SANDBOX_ID];
-const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
-const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 
 /// The id of the group whose shim serves a container; the container's own id if it has no group.
 pub fn group_of<'a>(annotations: &'a BTreeMap<String, String>, id: &'a str) -> &'a str {
-    let keys = if annotations.contains_key(CONTAINER_TYPE) { &CRI_KEYS[..] } else { &GROUP_KEYS };
+    let keys = if container_type(annotations).is_some() { &CRI_KEYS[..] } else { &GROUP_KEYS };
     keys.iter().find_map(|key| annotations.get(*key)).map_or(id, String::as_str)
 }
 
@@ -33,17 +33,19 @@ pub enum Grouping<'a> {
 impl<'a> Grouping<'a> {
     /// Reads it from a container's annotations.
     pub fn of(annotations: &'a BTreeMap<String, String>) -> Self {
-        match annotations.get(CONTAINER_TYPE).map(String::as_str) {
-            Some("container") => {
+        match container_type(annotations) {
+            Some(ContainerType::Container) => {
                 Self::PodMember { pod: annotations.get(SANDBOX_ID).map_or("(unnamed)", String::as_str) }
             }
-            _ => Self::MayBeFirst,
+            Some(ContainerType::Sandbox) | None => Self::MayBeFirst,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use shim_service::cri::CONTAINER_TYPE;
+
     use super::*;
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -31,29 +31,8 @@ const BUSY_POLL: Duration = Duration::from_millis(5);
 ///
 /// The system's error for the first group that could not be removed.
 pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Result<()> {
-    let is_absolute = cgroups_path.starts_with('/');
-    let names_a_group = match is_absolute {
-        true => Path::new(cgroups_path).file_name().is_some(),
-        false => cgroups_path.split(':').count() == 3 && !cgroups_path.contains('/'),
-    };
-    if !names_a_group {
-        return Ok(());
-    }
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
-    let mounts = files::cgroup_mounts(&mountinfo);
-    let own = fs::read_to_string("/proc/self/cgroup")?;
-    let places = mounts.iter().flat_map(|mount| match is_absolute {
-        true => vec![mount.directory_of(cgroups_path)],
-        false => places_of(cgroups_path, mount, &own),
-    });
-    let directories: BTreeSet<_> = places.filter(|directory| directory.is_dir()).collect();
-    if directories.is_empty() {
-        return Ok(());
-    }
-    let whole = is_absolute.then(|| Cgroup::locate(&membership_of(cgroups_path, &own), &mounts)).flatten();
-    // Each hierarchy by itself too: a runtime puts its process into one after the other.
-    let parts = directories.iter().cloned().map(Cgroup::V2);
-    let cgroups: Vec<_> = whole.into_iter().chain(parts).collect();
+    let Some(found) = Found::at(cgroups_path)? else { return Ok(()) };
+    let cgroups = found.cgroups(cgroups_path);
     loop {
         for cgroup in &cgroups {
             if let KillOutcome::Remaining(pids) = cgroup.kill_remaining(deadline).await {
@@ -63,7 +42,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
                 ));
             }
         }
-        match remove(&directories) {
+        match remove(&found.directories) {
             // Busy without a member: the kernel is still removing a process, or the runtime died while it was putting
             // one in.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
@@ -71,6 +50,58 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
             }
             result => return result,
         }
+    }
+}
+
+/// As [`remove_abandoned`], but only groups without a process and without groups of their own: one that is in use is another
+/// container's, and stays.
+///
+/// # Errors
+///
+/// The system's error for the first group that could not be removed.
+pub fn remove_empty(cgroups_path: &str) -> io::Result<()> {
+    match Found::at(cgroups_path)?.map_or(Ok(()), |found| remove(&found.directories)) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
+        result => result,
+    }
+}
+
+/// The groups that a path names.
+struct Found {
+    directories: BTreeSet<PathBuf>,
+    mounts: Vec<CgroupMount>,
+    /// The groups of this process, as the kernel lists them.
+    own: String,
+}
+
+impl Found {
+    /// `None` if the path names no container's own group, or none is there.
+    fn at(cgroups_path: &str) -> io::Result<Option<Self>> {
+        let is_absolute = cgroups_path.starts_with('/');
+        let names_a_group = match is_absolute {
+            true => Path::new(cgroups_path).file_name().is_some(),
+            false => cgroups_path.split(':').count() == 3 && !cgroups_path.contains('/'),
+        };
+        if !names_a_group {
+            return Ok(None);
+        }
+        let mounts = files::cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let places = mounts.iter().flat_map(|mount| match is_absolute {
+            true => vec![mount.directory_of(cgroups_path)],
+            false => places_of(cgroups_path, mount, &own),
+        });
+        let directories: BTreeSet<_> = places.filter(|directory| directory.is_dir()).collect();
+        Ok((!directories.is_empty()).then_some(Self { directories, mounts, own }))
+    }
+
+    fn cgroups(&self, cgroups_path: &str) -> Vec<Cgroup> {
+        let is_absolute = cgroups_path.starts_with('/');
+        let membership = is_absolute.then(|| membership_of(cgroups_path, &self.own));
+        let whole = membership.and_then(|membership| Cgroup::locate(&membership, &self.mounts));
+        // Each hierarchy by itself too: a runtime puts its process into one after the other.
+        let parts = self.directories.iter().cloned().map(Cgroup::V2);
+        whole.into_iter().chain(parts).collect()
     }
 }
 
@@ -189,6 +220,20 @@ mod tests {
             ["", "/", "system.slice:podshim:id", "relative/id", "a:b:../c", "/podshim-never-made", "/.."]
         {
             remove_abandoned(path, Instant::now()).await.unwrap();
+            remove_empty(path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_group_with_another_one_in_it_is_not_empty() {
+        let path = format!("/podshim-empty-{}", std::process::id());
+        let directories = make_group(&path);
+        let inner = directories[0].join("inner");
+        fs::create_dir(&inner).unwrap();
+        remove_empty(&path).unwrap();
+        assert!(inner.exists());
+        fs::remove_dir(&inner).unwrap();
+        remove_empty(&path).unwrap();
+        assert!(directories.iter().all(|directory| !directory.exists()));
     }
 }

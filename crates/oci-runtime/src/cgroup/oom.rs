@@ -173,7 +173,7 @@ impl OomWatch {
 
     fn note(&mut self, notifications: &[u8]) {
         if let Some(removed) = &mut self.removed {
-            removed.notified |= tells_of_a_change(notifications);
+            removed.notified |= reports_a_change(notifications);
         }
     }
 }
@@ -182,7 +182,7 @@ impl OomWatch {
 type NotificationBuffer = [u8; 32];
 
 /// Whether the first of these inotify events reports a change; the only other event says that the watch has ended.
-fn tells_of_a_change(events: &[u8]) -> bool {
+fn reports_a_change(events: &[u8]) -> bool {
     // inotify(7): the watch's number, the mask, ...
     let mask = events.get(4..8).and_then(|mask| mask.try_into().ok()).map(u32::from_ne_bytes);
     mask.is_some_and(|mask| mask & AddWatchFlags::IN_MODIFY.bits() != 0)

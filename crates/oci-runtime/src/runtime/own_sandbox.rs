@@ -93,6 +93,7 @@ impl Container {
         };
         self.record_sandbox(request)?;
         groups.make(request.limits()).map_err(|error| failed(CONTROL_GROUPS, error))?;
+        self.refuse_frozen(groups)?;
         let entrances = groups.entrances().map_err(|error| failed(CONTROL_GROUPS, error))?;
         let setup = ChildSetup::new(
             request,
@@ -154,6 +155,7 @@ impl Container {
                 is_there()?;
             }
             groups.make(request.limits()).map_err(kernel)?;
+            self.refuse_frozen(groups)?;
             groups.put(pid).map_err(kernel)?;
             request.prepare(pid).map_err(|error| failed(error.to_string()))?;
             barrier.open().map_err(kernel)
@@ -165,6 +167,13 @@ impl Container {
         let pid = made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
         let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
         self.launched_sandbox(process, exit)
+    }
+
+    /// As the OCI runtime refuses it: what is made there would wait for the thaw, and the shim with it.
+    fn refuse_frozen(&self, groups: &Groups) -> Result<(), RuntimeError> {
+        let Some(group) = groups.frozen() else { return Ok(()) };
+        let message = format!("its control group {} is frozen", group.display());
+        Err(self.sandbox_error(Operation::Create, message))
     }
 
     /// Before anything of it exists. Its root will be mounted on the bundle's.

@@ -12,7 +12,7 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::delete::DeleteMode;
 use super::error::{Operation, RuntimeError};
-use crate::cgroup::abandoned::remove_abandoned;
+use crate::cgroup::abandoned::{remove_abandoned, remove_empty};
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,23 @@ impl Container {
     /// writes no pid file.
     pub(super) async fn undo_create(&self, error: &RuntimeError, pid_file: &Path) {
         let was_made = fs::remove_file(pid_file).is_ok();
-        if !was_made && !error.may_have_left_a_container() {
-            return;
+        if was_made || error.may_have_left_a_container() {
+            return self.remove_half_made(Operation::Create).await;
         }
-        self.remove_half_made(Operation::Create).await;
+        // crun leaves the cgroup if the kernel lets it make no process there, as in a pid namespace whose process 1 has just been
+        // killed (crun 1.21; K16). If it knows a container of this id, the cgroup is that one's.
+        if matches!(error, RuntimeError::Failed { .. })
+            && let Some(path) = self.cgroups_path()
+            && let Err(unknown) = self.state().await
+            && unknown.is_not_found()
+            && let Err(error) = remove_empty(&path)
+        {
+            warn!(container = %self.id, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
+        }
+    }
+
+    fn cgroups_path(&self) -> Option<String> {
+        self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path)
     }
 
     /// Removes all that is left of the container after a failed `operation`.
@@ -34,8 +47,7 @@ impl Container {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the rest of the container that it left cannot be removed");
         }
         // If the runtime was killed before it recorded the container, its `delete` leaves the cgroups behind.
-        let path = self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path);
-        if let Some(path) = path
+        if let Some(path) = self.cgroups_path()
             && let Err(error) = remove_abandoned(&path, Instant::now() + DEATH_LIMIT).await
         {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");

@@ -57,7 +57,7 @@ impl CgroupsPath {
             {
                 let slice = if slice.is_empty() { USUAL_SLICE } else { slice };
                 let unit = format!("{prefix}-{name}.scope");
-                if let Some(above) = path_of(slice) {
+                if let Some(above) = slice_path(slice) {
                     return Ok(Self::Scope(Scope {
                         path: format!("{above}/{unit}"),
                         slice: slice.to_owned(),
@@ -90,8 +90,8 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// The path of a slice's groups: `a-b.slice` is in `a.slice`.
-fn path_of(slice: &str) -> Option<String> {
+/// The path of a slice's groups: `a-b.slice` is in `a.slice`. `None` if it is no slice's name.
+pub fn slice_path(slice: &str) -> Option<String> {
     let name = slice.strip_suffix(".slice")?;
     if name == "-" {
         return Some(String::new());

@@ -85,12 +85,20 @@ impl Limits {
         .collect()
     }
 
-    pub(super) fn v2(&self) -> Vec<Setting> {
+    /// `cpu_max` is the group's `cpu.max`: quota and period are one file there, and the one that the caller does not name stays.
+    pub(super) fn v2(&self, cpu_max: impl FnOnce() -> String) -> Vec<Setting> {
         let setting = |controller, file, text| Setting { controller, file, text };
-        let time = (self.quota.is_some() || self.period.is_some()).then(|| {
-            let quota = self.quota.map_or_else(|| "max".to_owned(), or_max);
-            format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
-        });
+        let time = match (self.quota, self.period) {
+            (None, None) => None,
+            (Some(quota), Some(period)) => Some(format!("{} {period}", or_max(quota))),
+            (quota, period) => {
+                let before = cpu_max();
+                let (quota_before, period_before) = before.trim().split_once(' ').unwrap_or(("max", ""));
+                let quota = quota.map_or_else(|| quota_before.to_owned(), or_max);
+                let period = period.or_else(|| period_before.parse().ok()).unwrap_or(USUAL_PERIOD);
+                Some(format!("{quota} {period}"))
+            }
+        };
         [
             self.shares.map(|shares| setting("cpu", "cpu.weight", weight(shares).to_string())),
             time.map(|text| setting("cpu", "cpu.max", text)),
@@ -169,7 +177,7 @@ mod tests {
             understood(&json!({"devices": [{"allow": false, "access": "rwm"}], "cpu": {"shares": 2}}))
                 .unwrap();
         assert_eq!(texts(&sandbox.v1()), ["cpu.shares=2"]);
-        assert_eq!(texts(&sandbox.v2()), ["cpu.weight=1"]);
+        assert_eq!(texts(&sandbox.v2(String::new)), ["cpu.weight=1"]);
         let all = json!({
             "cpu": {"shares": 1024, "quota": 50000, "period": 200_000},
             "memory": {"limit": 1 << 20}, "pids": {"limit": -1},
@@ -178,11 +186,23 @@ mod tests {
         let v1 = "cpu.shares=1024 cpu.cfs_period_us=200000 cpu.cfs_quota_us=50000 memory.limit_in_bytes=1048576 pids.max=max";
         assert_eq!(texts(&all.v1()).join(" "), v1);
         assert_eq!(
-            texts(&all.v2()),
+            texts(&all.v2(String::new)),
             ["cpu.weight=39", "cpu.max=50000 200000", "memory.max=1048576", "pids.max=max"]
         );
         assert_eq!(weight(262_144), 10_000);
         assert_eq!(weight(0), 1);
+    }
+
+    /// As the OCI runtimes, which keep what they have configured before.
+    #[test]
+    fn of_quota_and_period_the_one_that_is_not_named_stays() {
+        let written = |cpu: Value, before: &str| {
+            texts(&understood(&json!({"cpu": cpu})).unwrap().v2(|| before.to_owned())).join(" ")
+        };
+        assert_eq!(written(json!({"period": 50_000}), "20000 100000\n"), "cpu.max=20000 50000");
+        assert_eq!(written(json!({"quota": 10_000}), "20000 50000\n"), "cpu.max=10000 50000");
+        assert_eq!(written(json!({"quota": -1}), "20000 50000\n"), "cpu.max=max 50000");
+        assert_eq!(written(json!({"quota": 10_000}), ""), "cpu.max=10000 100000");
     }
 
     /// systemd takes a quota for a second, in whole hundredths, and each version's own names.

@@ -64,7 +64,7 @@ pub(crate) struct ChildSetup {
 }
 
 /// The child's work, and what it reports.
-struct Child {
+struct SandboxChild {
     steps: Vec<Step>,
     argv: [*const libc::c_char; 2],
     envp: [*const libc::c_char; 1],
@@ -174,7 +174,7 @@ impl ChildSetup {
     pub(crate) fn make(self, pid: &AtomicI32) -> Result<Pid, MakeError> {
         let (argv, envp) = ([c"/pause".as_ptr(), null()], [null()]);
         let mut inner_stack = stack();
-        let mut child = Box::new(Child {
+        let mut child = Box::new(SandboxChild {
             steps: self.steps,
             argv,
             envp,
@@ -289,7 +289,7 @@ fn stack() -> Vec<u128> {
 }
 
 /// Makes a child that does `child`'s steps, and returns when it has executed its program or has ended.
-fn clone(child: &mut Child, namespaces: c_int) -> io::Result<()> {
+fn clone(child: &mut SandboxChild, namespaces: c_int) -> io::Result<()> {
     let mut stack = stack();
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     let flags = IN_OUR_MEMORY | libc::SIGCHLD | namespaces;
@@ -306,8 +306,8 @@ fn clone(child: &mut Child, namespaces: c_int) -> io::Result<()> {
 
 /// The child. Ends by executing the program; if a step fails, with its number in `failed`.
 extern "C" fn run(child: *mut c_void) -> c_int {
-    // SAFETY: `clone` passes a Child, and waits while this runs.
-    let child = unsafe { &mut *child.cast::<Child>() };
+    // SAFETY: `clone` passes a SandboxChild, and waits while this runs.
+    let child = unsafe { &mut *child.cast::<SandboxChild>() };
     while let Some(step) = child.steps.get(child.begun) {
         child.begun += 1;
         let result = match step {

@@ -1,8 +1,12 @@
-//! Children in the shim's memory.
+//! Children in the shim's memory, and threads with a user's rights in it.
 //!
-//! Owns what the shim keeps from them, and restores behind them. Never waits for one.
+//! Owns what the shim keeps from them, what it keeps from others meanwhile, and restores behind them. Never waits for one.
 
-use std::{ffi::c_int, io};
+use std::{
+    ffi::c_int,
+    io,
+    sync::{Mutex, PoisonError},
+};
 
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
@@ -14,12 +18,42 @@ pub(super) fn with_child(clone: impl FnOnce() -> c_int) -> io::Result<()> {
     let mut before = SigSet::empty();
     // A handler of the shim must not run in the child.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
-    // SAFETY: asks a number of this process.
-    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+    let closed = Closed::new();
     let result = if clone() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // The kernel has made this memory not dumpable when the child in it became another user or changed its rights.
-    // SAFETY: sets a flag of this process to what it was.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
+    drop(closed);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
     result
+}
+
+/// Keeps this memory closed to other processes while something with fewer rights than the shim is in it. A child that has dropped
+/// its capabilities, or is in a user namespace, may be traced by processes that may not trace the shim, and has the shim's memory.
+/// The kernel's flag (dumpable) is the memory's. It also clears it by itself where a child becomes another user, for good.
+pub(super) struct Closed(());
+
+/// How many keep it closed, and the flag of before.
+static CLOSED: Mutex<(usize, c_int)> = Mutex::new((0, 0));
+
+impl Closed {
+    pub(super) fn new() -> Self {
+        let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if closed.0 == 0 {
+            // SAFETY: asks a number of this process.
+            closed.1 = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+        }
+        closed.0 += 1;
+        // SAFETY: sets a flag of this process.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+        Self(())
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.0 -= 1;
+        if closed.0 == 0 {
+            // SAFETY: sets a flag of this process to what it was.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, closed.1) };
+        }
+    }
 }

@@ -68,13 +68,10 @@ pub(super) fn map(namespace: &File, file: &'static CStr) -> io::Result<String> {
 /// # Errors
 /// The kernel's.
 pub(super) fn become_user(uid: u32) -> io::Result<()> {
-    // SAFETY: asks a number of this process.
-    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+    // The kernel makes the memory of all threads not dumpable.
+    let _closed = our_memory::Closed::new();
     // SAFETY: only numbers. The C library's function would change every thread of the shim.
     Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) })?;
-    // The kernel has made the memory of all threads not dumpable.
-    // SAFETY: sets a flag of this process to what it was.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
     Ok(())
 }
 

@@ -235,7 +235,11 @@ impl SandboxRequest {
         }
         let id = |key| match at(user, key) {
             Value::Null => Ok(0),
-            id => id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| not_done(key)),
+            // The kernel takes the last number for "unchanged".
+            id => {
+                let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+                number.filter(|id| *id != u32::MAX).ok_or_else(|| not_done(&format!("process.user.{key}")))
+            }
         };
         let oom_score_adj = match at(process, "oomScoreAdj") {
             Value::Null => None,

@@ -119,7 +119,8 @@ pub(super) unsafe fn act(
             }
             Step::RootOfNamespace => {
                 checked(syscall(libc::SYS_setresgid, 0, 0, 0))?;
-                checked(syscall(libc::SYS_setresuid, 0, 0, 0))
+                checked(syscall(libc::SYS_setresuid, 0, 0, 0))?;
+                stay_closed()
             }
             // `maker` does it.
             Step::Inside(_) => Err(libc::EINVAL),
@@ -193,6 +194,7 @@ pub(super) unsafe fn act(
                 checked(syscall(libc::SYS_setgroups, 0, none))?;
                 checked(syscall(libc::SYS_setresgid, *gid, *gid, *gid))?;
                 checked(syscall(libc::SYS_setresuid, *uid, *uid, *uid))?;
+                stay_closed()?;
                 // Also of root.
                 let (header, sets) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
                 checked(syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()))
@@ -211,6 +213,12 @@ pub(super) unsafe fn act(
             }
         }
     }
+}
+
+/// With `fs.suid_dumpable = 1` the kernel opens the memory, which is the shim's, of a process that becomes another user.
+fn stay_closed() -> Result<(), c_int> {
+    // SAFETY: sets a flag of this memory, which the shim's waiting thread resets.
+    checked(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
 /// A null device of its own for its streams, made in the current directory, and without a name afterwards. A container with

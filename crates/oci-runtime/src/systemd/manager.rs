@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::message::{self, Body, Message, START};
+use super::message::{self, Body, Reply, START};
 use super::property::Property;
 
 /// Where systemd hears root without a bus; systemctl uses it too.
@@ -148,8 +148,8 @@ impl Manager {
             stream.write_all(&message::call(serial, member, body)).await?;
             loop {
                 match next(stream).await? {
-                    Message::Done { call } if call == serial => return Ok(None),
-                    Message::Refused { call, name, reason } if call == serial => {
+                    Reply::Done { call } if call == serial => return Ok(None),
+                    Reply::Refused { call, name, reason } if call == serial => {
                         return Ok(Some((name, reason)));
                     }
                     _ => {}
@@ -164,7 +164,7 @@ impl Manager {
     }
 }
 
-async fn next(stream: &mut UnixStream) -> io::Result<Message> {
+async fn next(stream: &mut UnixStream) -> io::Result<Reply> {
     let not_understood = || io::Error::new(io::ErrorKind::InvalidData, "its answer is no D-Bus message");
     let mut start = [0; START];
     stream.read_exact(&mut start).await?;

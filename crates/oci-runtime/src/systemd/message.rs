@@ -83,7 +83,7 @@ pub(super) fn call(serial: u32, member: &str, body: &Body) -> Vec<u8> {
 
 /// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum Reply {
     /// The call with this number was done.
     Done { call: u32 },
     /// It was refused, with D-Bus' name of the error and words for people.
@@ -105,7 +105,7 @@ pub(super) fn lengths(start: &[u8; START]) -> Option<(usize, usize)> {
 }
 
 /// Reads a message, whose start and rest these are.
-pub(super) fn read(start: &[u8; START], fields: usize, rest: &[u8]) -> Option<Message> {
+pub(super) fn read(start: &[u8; START], fields: usize, rest: &[u8]) -> Option<Reply> {
     let mut reader = Reader { bytes: rest.get(..fields)?, at: 0 };
     let (mut call, mut name, mut signature) = (None, String::new(), String::new());
     while reader.at < fields {
@@ -124,13 +124,13 @@ pub(super) fn read(start: &[u8; START], fields: usize, rest: &[u8]) -> Option<Me
     }
     let (method_return, error) = (2, 3);
     Some(match (start[1], call) {
-        (kind, Some(call)) if kind == method_return => Message::Done { call },
+        (kind, Some(call)) if kind == method_return => Reply::Done { call },
         (kind, Some(call)) if kind == error => {
             let mut body = Reader { bytes: rest.get(fields.next_multiple_of(8)..)?, at: 0 };
             let reason = if signature.starts_with('s') { body.text()? } else { "" };
-            Message::Refused { call, name, reason: reason.to_owned() }
+            Reply::Refused { call, name, reason: reason.to_owned() }
         }
-        _ => Message::Other,
+        _ => Reply::Other,
     })
 }
 
@@ -297,7 +297,7 @@ mod tests {
         (bytes.0[..START].try_into().unwrap(), bytes.0[START..].to_vec())
     }
 
-    fn message((start, rest): &([u8; START], Vec<u8>)) -> Option<Message> {
+    fn message((start, rest): &([u8; START], Vec<u8>)) -> Option<Reply> {
         let (fields, length) = lengths(start)?;
         assert_eq!(length, rest.len());
         read(start, fields, rest)
@@ -306,16 +306,16 @@ mod tests {
     #[test]
     fn answers_are_distinguished_from_signals() {
         let done = answer(2, &[(5, "u", 7, ""), (7, "s", 0, ":1.1"), (8, "g", 0, "o")], &[]);
-        assert_eq!(message(&done), Some(Message::Done { call: 7 }));
+        assert_eq!(message(&done), Some(Reply::Done { call: 7 }));
         let mut words = Bytes::default();
         words.text("Unit a.scope not loaded.");
         let fields = [(4, "s", 0, "org.freedesktop.systemd1.NoSuchUnit"), (5, "u", 7, ""), (8, "g", 0, "s")];
         let refused = answer(3, &fields, &words.0);
         let (name, reason) =
             ("org.freedesktop.systemd1.NoSuchUnit".into(), "Unit a.scope not loaded.".into());
-        assert_eq!(message(&refused), Some(Message::Refused { call: 7, name, reason }));
+        assert_eq!(message(&refused), Some(Reply::Refused { call: 7, name, reason }));
         let signal = answer(4, &[(1, "o", 0, "/a"), (2, "s", 0, "b.C"), (3, "s", 0, "UnitNew")], &[]);
-        assert_eq!(message(&signal), Some(Message::Other));
+        assert_eq!(message(&signal), Some(Reply::Other));
     }
 
     /// systemd is trusted, but what is no message must not be read as one.

@@ -12,7 +12,7 @@ use crate::interface::time::PodTime;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
     held_signal: Option<(Signal, Reach)>,
-    term_at: Option<PodTime>,
+    signalled_at: Option<PodTime>,
     kill_at: Option<PodTime>,
     killed: bool,
     next_exit: NextExit,
@@ -47,12 +47,12 @@ impl Ending {
 
     /// When its stop signal was delivered.
     pub(crate) fn signalled_at(&self) -> Option<PodTime> {
-        self.term_at
+        self.signalled_at
     }
 
     /// Whether its stop signal was delivered.
     pub(crate) fn is_signalled(&self) -> bool {
-        self.term_at.is_some()
+        self.signalled_at.is_some()
     }
 
     /// Whether SIGKILL has been sent to this incarnation.
@@ -87,7 +87,7 @@ impl Ending {
 
     /// The signal that podshim sent before, in order to restart it, becomes the container's last; it is not repeated.
     pub(crate) fn let_last_signal_count(&mut self) {
-        self.make_final();
+        self.end_for_good();
         self.held_signal = None;
     }
 
@@ -103,7 +103,7 @@ impl Ending {
         given: Option<(Signal, Reach)>,
         now: PodTime,
     ) -> Option<(Signal, Reach)> {
-        self.term_at.get_or_insert(now);
+        self.signalled_at.get_or_insert(now);
         self.begin();
         given.or(self.held_signal.take())
     }
@@ -116,7 +116,7 @@ impl Ending {
 
     /// A signal that podshim meant to send has not reached the process and will not: the process has exited by itself.
     pub(crate) fn not_signalled(&mut self) {
-        self.term_at = None;
+        self.signalled_at = None;
         self.forget_restart();
     }
 
@@ -127,7 +127,7 @@ impl Ending {
 
     /// The stop that it was part of turned out to be no stop of the pod, and its signal has not been sent.
     pub(crate) fn take_back(&mut self) {
-        self.term_at = None;
+        self.signalled_at = None;
         self.kill_at = None;
         self.next_exit = NextExit::Unasked;
     }
@@ -138,7 +138,7 @@ impl Ending {
     }
 
     /// The next exit is the last one.
-    pub(crate) fn make_final(&mut self) {
+    pub(crate) fn end_for_good(&mut self) {
         self.next_exit = NextExit::Final;
     }
 
@@ -189,7 +189,7 @@ impl Ending {
 
     /// A new process has had no signal yet. What callers asked for is still to be done (T3).
     pub(crate) fn new_incarnation(&mut self) {
-        self.term_at = None;
+        self.signalled_at = None;
         self.kill_at = None;
         self.killed = false;
         self.forget_restart();
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(ending.next_exit(), NextExit::Restart);
         ending.new_incarnation();
         assert_eq!((ending.next_exit(), ending.is_signalled()), (NextExit::Unasked, false));
-        ending.make_final();
+        ending.end_for_good();
         ending.new_incarnation();
         assert!(ending.is_final());
     }

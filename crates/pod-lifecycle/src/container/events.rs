@@ -177,7 +177,7 @@ impl Container {
         true
     }
 
-    /// A stop that was none: a signal of podshim that has not been sent is dropped. Returns whether a start is under
+    /// It was no stop: a signal of podshim that has not been sent is dropped. Returns whether a start is under
     /// way, so that there can be such a signal.
     pub(crate) fn drop_parked_signals_of_podshim(&mut self) -> bool {
         let Phase::Starting { signals, .. } = &mut self.phase else { return false };
@@ -231,7 +231,7 @@ impl Container {
     /// Its program will not run; podshim kills the runtime's init, and callers see `code`.
     pub(crate) fn end_unrun(&mut self, code: u32) {
         self.phase = Phase::EndingUnrun { code };
-        self.ending.make_final();
+        self.ending.end_for_good();
     }
 
     /// S14: another container takes its name; it is none of the plan's any more.
@@ -245,7 +245,7 @@ impl Container {
             Phase::Draining { was: was @ ExitedFrom::Held, .. } => *was = ExitedFrom::EndingUnrun { code },
             Phase::Recreating { last, .. } => {
                 last.code = code;
-                self.ending.make_final();
+                self.ending.end_for_good();
             }
             _ => {}
         }

@@ -7,10 +7,10 @@ use crate::interface::id::{OpId, RequestId};
 
 /// The cgroup freezer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Freezer(State);
+pub(crate) struct Freezer(FreezerState);
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum FreezerState {
     #[default]
     Thawed,
     Changing(OpId, Change),
@@ -34,48 +34,51 @@ pub(crate) enum FreezerChange {
 
 impl Freezer {
     pub(crate) fn is_paused(self) -> bool {
-        matches!(self.0, State::Paused)
+        matches!(self.0, FreezerState::Paused)
     }
 
     pub(crate) fn is_changing(self) -> bool {
-        matches!(self.0, State::Changing(..))
+        matches!(self.0, FreezerState::Changing(..))
     }
 
     /// Whether callers see the container as paused: until a resume has succeeded.
     pub(crate) fn shows_paused(self) -> bool {
-        matches!(self.0, State::Paused | State::Changing(_, Change { kind: FreezerChange::Resume, .. }))
+        matches!(
+            self.0,
+            FreezerState::Paused | FreezerState::Changing(_, Change { kind: FreezerChange::Resume, .. })
+        )
     }
 
     pub(crate) fn waits_for(self, op: OpId) -> bool {
-        matches!(self.0, State::Changing(waiting, _) if waiting == op)
+        matches!(self.0, FreezerState::Changing(waiting, _) if waiting == op)
     }
 
     /// A change begins, for a caller or for a thaw by podshim itself.
     pub(crate) fn begin(&mut self, op: OpId, request: Option<RequestId>, kind: FreezerChange) {
-        self.0 = State::Changing(op, Change { request, kind });
+        self.0 = FreezerState::Changing(op, Change { request, kind });
     }
 
     /// The change under way, if one is.
     pub(crate) fn change(self) -> Option<Change> {
         match self.0 {
-            State::Changing(_, change) => Some(change),
-            State::Thawed | State::Paused => None,
+            FreezerState::Changing(_, change) => Some(change),
+            FreezerState::Thawed | FreezerState::Paused => None,
         }
     }
 
     /// The change has succeeded.
     pub(crate) fn changed(&mut self, kind: FreezerChange) {
         self.0 = match kind {
-            FreezerChange::Pause => State::Paused,
-            FreezerChange::Resume => State::Thawed,
+            FreezerChange::Pause => FreezerState::Paused,
+            FreezerChange::Resume => FreezerState::Thawed,
         };
     }
 
     /// The change has failed.
     pub(crate) fn failed(&mut self, kind: FreezerChange) {
         self.0 = match kind {
-            FreezerChange::Pause => State::Thawed,
-            FreezerChange::Resume => State::Paused,
+            FreezerChange::Pause => FreezerState::Thawed,
+            FreezerChange::Resume => FreezerState::Paused,
         };
     }
 
@@ -83,9 +86,9 @@ impl Freezer {
     /// itself still has to end.
     pub(crate) fn exited(&mut self) -> Option<(RequestId, FreezerChange)> {
         match &mut self.0 {
-            State::Changing(_, change) => change.request.take().map(|request| (request, change.kind)),
-            State::Thawed | State::Paused => {
-                self.0 = State::Thawed;
+            FreezerState::Changing(_, change) => change.request.take().map(|request| (request, change.kind)),
+            FreezerState::Thawed | FreezerState::Paused => {
+                self.0 = FreezerState::Thawed;
                 None
             }
         }
@@ -93,6 +96,6 @@ impl Freezer {
 
     /// There is a new cgroup, or nothing is left to freeze.
     pub(crate) fn reset(&mut self) {
-        self.0 = State::Thawed;
+        self.0 = FreezerState::Thawed;
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn create_container(
         let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
         pod.rounds.create(creation, quiet_until);
         completed = pod.member(index).completed();
-        pod.forgive(index);
+        pod.clear_failure_of(index);
         if spec.kubelet.is_some() {
             give_up_callers_stop(pod);
         }

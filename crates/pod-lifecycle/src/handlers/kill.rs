@@ -175,7 +175,7 @@ fn kill_member(
         Phase::Hidden { exit } | Phase::CompletedAgain { exit } => finish(pod, id, exit),
         // Trap 21: a created container must die, else its sandbox cannot end.
         Phase::Created => {
-            container.ending.make_final();
+            container.ending.end_for_good();
             let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
             pod.emit_change(Action::Signal { target, signal, reach, cause });
         }
@@ -185,11 +185,11 @@ fn kill_member(
         Phase::Recreating { .. } | Phase::Draining { was: ExitedFrom::Held, .. } if never_ran => {
             container.end_instead_of_running(code);
         }
-        Phase::EndingUnrun { .. } => container.ending.make_final(),
+        Phase::EndingUnrun { .. } => container.ending.end_for_good(),
         // T16: no process runs, so the sidecar has ended at once.
         Phase::BackingOff { last, .. } if meaning == Meaning::Stop && !stopping => finish(pod, id, last),
         Phase::Recreating { .. } if meaning == Meaning::Stop && !stopping => {
-            container.ending.make_final();
+            container.ending.end_for_good();
         }
         _ => match (pod.role_of(id), meaning) {
             (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod) => {}
@@ -204,7 +204,7 @@ fn kill_member(
                 stop_after_hooks(pod, id, Some((signal, reach)), None);
                 // I7: the caller's stop overrides a retry of the group.
                 if let Some(container) = pod.container_mut(id) {
-                    container.ending.make_final();
+                    container.ending.end_for_good();
                 }
             }
         },
@@ -287,7 +287,7 @@ fn kill_after_term(pod: &mut State, id: &ContainerId) {
         deliver_stop(pod, id, None);
     }
     let Some(container) = pod.container_mut(id) else { return };
-    container.ending.make_final();
-    let term_at = container.ending.signalled_at().unwrap_or(now);
-    container.ending.kill_by(term_at + KILL_AFTER_TERM);
+    container.ending.end_for_good();
+    let signalled_at = container.ending.signalled_at().unwrap_or(now);
+    container.ending.kill_by(signalled_at + KILL_AFTER_TERM);
 }

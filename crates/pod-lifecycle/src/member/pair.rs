@@ -27,6 +27,11 @@ pub(crate) enum CallerStart {
 }
 
 impl PairPlace {
+    /// V1: the second one's, which begins as the standby.
+    pub(crate) fn standby() -> Self {
+        Self { role: PairRole::Standby, ..Self::default() }
+    }
+
     /// V1: whether it is the active one.
     pub(crate) fn is_active(self) -> bool {
         self.role == PairRole::Active

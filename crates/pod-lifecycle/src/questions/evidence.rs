@@ -18,8 +18,8 @@ pub(crate) fn stop_was_asked(pod: &State) -> bool {
     (0..pod.members().len()).any(|index| by_signal(index) && is_evidence(pod, index))
 }
 
-/// T12: whether a member's stop is evidence of a stop of the pod. A stop of a member that ended a while ago and was
-/// not recreated is none while a main lives that no caller stopped: it was a stop of that container alone.
+/// T12: whether a member's stop is evidence of a stop of the pod. A member that ended a while ago and was not
+/// recreated was stopped alone, if a main lives that no caller stopped: that is no evidence.
 pub(crate) fn is_evidence(pod: &State, index: usize) -> bool {
     let state = pod.member(index);
     if state.asked().is_none() {

@@ -1,4 +1,4 @@
-//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12, R13).
+//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12, R13, R15).
 //!
 //! Owns that decision. Changes nothing: when a restart comes is `steps::back_off` and `rules::restart`.
 
@@ -48,7 +48,7 @@ pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> b
     restarts(pod, container, LastRun::of(container, code))
 }
 
-/// Whether podshim tries again to start a container that could not be started (R4, R6).
+/// Whether podshim tries again to start a container that could not be started (R4).
 pub(crate) fn is_started_again(pod: &State, container: &Container) -> bool {
     restarts(pod, container, LastRun::NotStarted)
 }
@@ -70,6 +70,7 @@ fn restarts(pod: &State, container: &Container, last_run: LastRun) -> bool {
         return false;
     }
     let wanted = match restart_mode(pod, index) {
+        // R15: its exits are shown, and its caller restarts it.
         RestartMode::Never | RestartMode::Visible => false,
         RestartMode::OnFailure => ordered || last_run.is_one_of(codes_of(pod, index)),
         RestartMode::Always => true,

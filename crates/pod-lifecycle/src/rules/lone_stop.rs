@@ -53,7 +53,7 @@ fn stop_alone(pod: &mut State, id: &ContainerId) {
     if container.ending.is_signalled() {
         return container.ending.let_last_signal_count();
     }
-    container.ending.make_final();
+    container.ending.end_for_good();
     let grace = grace_without_caller(pod, id);
     stop_after_hooks(pod, id, None, grace);
 }

@@ -77,7 +77,7 @@ fn close_gates(pod: &mut State) {
         let stays_held = restarts
             || (!stop.is_ours() && !pod.container(&id).is_some_and(|container| stands_by(pod, container)));
         let renewed = pod.container(&id).is_some_and(|container| is_renewed(pod, container));
-        // I2: `release` ends the held containers of a failed pod, with the reason.
+        // I2: `release_held` ends the held containers of a failed pod, with the reason.
         let fails_with_pod =
             pod.failure().is_some() && !pod.container(&id).is_some_and(|container| is_native(pod, container));
         let Some(container) = pod.container_mut(&id) else { continue };

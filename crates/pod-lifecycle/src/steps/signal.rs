@@ -87,7 +87,7 @@ fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> Sig
 /// Ends a container with SIGKILL.
 pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
     if let Some(container) = pod.container_mut(id) {
-        container.ending.make_final();
+        container.ending.end_for_good();
     }
     kill_process(pod, id, reach, cause);
 }

@@ -7,13 +7,13 @@ use crate::limits::MAX_CODE_RANGES;
 
 /// Which exit codes a list names: those after which podshim restarts the container, or those after which it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(super) enum ListedCodes {
     Restarted,
     NotRestarted,
 }
 
 /// The codes after which podshim restarts the container. Codes that are named twice count once.
-pub(super) fn parse(listed: Listed, text: &str) -> Result<CodeSet, CodesError> {
+pub(super) fn parse(listed: ListedCodes, text: &str) -> Result<CodeSet, CodesError> {
     let count = text.split(',').count();
     if count > MAX_CODE_RANGES {
         return Err(CodesError::TooMany { count });
@@ -23,8 +23,8 @@ pub(super) fn parse(listed: Listed, text: &str) -> Result<CodeSet, CodesError> {
         named = named.or(range(entry.trim())?);
     }
     let restarted = match listed {
-        Listed::Restarted => named,
-        Listed::NotRestarted => CodeSet::FAILURES.without(named),
+        ListedCodes::Restarted => named,
+        ListedCodes::NotRestarted => CodeSet::FAILURES.without(named),
     };
     match restarted {
         CodeSet::ALL => Err(CodesError::All),

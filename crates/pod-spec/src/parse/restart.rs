@@ -1,4 +1,4 @@
-//! The value of `restart.<c>`: a mode, its exit codes and its backoff (R4, R6, R13). Owns its grammar; `pod-lifecycle`
+//! The value of `restart.<c>`: a mode, its exit codes and its backoff (R4, R13, R15). Owns its grammar; `pod-lifecycle`
 //! owns what a mode means for a role.
 
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::limits::MIN_BACKOFF;
 use crate::nearest::choose;
 use crate::plan::{Backoff, Restart, RestartMode};
 
-use super::codes::{self, Listed};
+use super::codes::{self, ListedCodes};
 use super::options;
 
 /// Options of the backoff (R4) and of the mode (R13).
 #[derive(Clone, Copy, PartialEq)]
 enum RestartOption {
-    Codes(Listed),
+    Codes(ListedCodes),
     First,
     Base,
     Max,
@@ -26,8 +26,8 @@ enum RestartOption {
 }
 
 const RESTART_OPTIONS: [(&str, RestartOption); 6] = [
-    ("codes", RestartOption::Codes(Listed::Restarted)),
-    ("not", RestartOption::Codes(Listed::NotRestarted)),
+    ("codes", RestartOption::Codes(ListedCodes::Restarted)),
+    ("not", RestartOption::Codes(ListedCodes::NotRestarted)),
     ("first", RestartOption::First),
     ("base", RestartOption::Base),
     ("max", RestartOption::Max),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
-use crate::doctor::{Check, Node, Status, examine};
+use crate::doctor::{Check, NodeUnderTest, Status, examine};
 use crate::install::place;
 use crate::install::root::Root;
 use crate::node::Release;
@@ -58,7 +58,7 @@ fn configuration(root: &Path) -> PathBuf {
 /// # Errors
 /// A wrong call.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let node = Node {
+    let node = NodeUnderTest {
         root: arguments.root.clone(),
         config: arguments.config.clone().unwrap_or_else(|| configuration(&arguments.root)),
         release: arguments.containerd,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use control_api::entry::STATE_ROOT;
+use control_api::paths::{DRAINING_FILE, STATE_ROOT};
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
@@ -45,11 +45,11 @@ pub struct Arguments {
 struct Report {
     /// Whether podshim refuses new pods on this node now.
     draining: bool,
-    pods: Vec<PodReport>,
+    pods: Vec<DrainedPod>,
 }
 
 #[derive(Serialize)]
-struct PodReport {
+struct DrainedPod {
     pod: String,
     end: &'static str,
     after_ms: u64,
@@ -62,19 +62,19 @@ struct PodReport {
 /// A `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
 /// read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let file = Path::new(STATE_ROOT).join("draining");
+    let file = Path::new(DRAINING_FILE);
     let failed = |what: &str, path: &Path, error: &io::Error| {
         CommandError::Input(format!("{}: cannot be {what}: {error}", path.display()))
     };
     let format = arguments.result.format();
     if !arguments.undo {
-        mark(&file).map_err(|error| failed("written", &file, &error))?;
+        mark(file).map_err(|error| failed("written", file, &error))?;
         return drain_all(Path::new(STATE_ROOT), arguments.timeout, format);
     }
-    let done = match fs::remove_file(&file) {
+    let done = match fs::remove_file(file) {
         Ok(()) => "This node takes new pods again.\n",
         Err(error) if error.kind() == ErrorKind::NotFound => "This node was not draining.\n",
-        Err(error) => return Err(failed("removed", &file, &error)),
+        Err(error) => return Err(failed("removed", file, &error)),
     };
     match format {
         Format::Json => print_json(&Report { draining: false, pods: Vec::new() })?,
@@ -106,7 +106,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
     let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
     match (format, late) {
         (Format::Json, _) => {
-            let pods = all.into_iter().map(PodReport::of).collect();
+            let pods = all.into_iter().map(DrainedPod::of).collect();
             print_json(&Report { draining: true, pods })?;
         }
         (Format::Text, 0) => {
@@ -119,7 +119,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
     Ok(if late == 0 { Outcome::Success } else { Outcome::Findings })
 }
 
-impl PodReport {
+impl DrainedPod {
     fn of(ended: Ended) -> Self {
         let (end, reason) = match ended.end {
             End::InTime => ("in-time", None),

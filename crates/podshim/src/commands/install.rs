@@ -11,7 +11,7 @@ use super::in_use::{self, NodeState};
 use crate::bounded::Bound;
 use crate::check::containerd_config::LOST_WITH_SHIM;
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
-use crate::install::files::{self, Change};
+use crate::install::files::{self, FileChange};
 use crate::install::give_back::{Configuration, Undo};
 use crate::install::host::{Drain, Units};
 use crate::install::label::{Labels, node_name};
@@ -303,7 +303,7 @@ fn start_drain(
     }
 }
 
-fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Result<Stay, CommandError> {
+fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[FileChange]) -> Result<Stay, CommandError> {
     let labels = arguments.label_proxy.zip(arguments.node.clone());
     let files = install::runtime_files(layout);
     let failed = |error: install::InstallError| CommandError::Input(error.to_string());
@@ -440,7 +440,7 @@ fn refuse_older(release: Release) -> Result<(), CommandError> {
 }
 
 fn carry_out(
-    changes: &[Change],
+    changes: &[FileChange],
     confirmation: Confirmation,
     command: &'static str,
     nothing: &str,

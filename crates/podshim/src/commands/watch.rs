@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 },
                 Format::Json => serde_json::to_string(&event).map_err(io::Error::other)? + "\n",
             };
-            if write(&line)? == Reader::Gone {
+            if write(&line)? == OutputReader::Gone {
                 return Ok(Outcome::Success);
             }
         }
@@ -111,18 +111,18 @@ fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> St
 
 /// Whether the output still has a reader.
 #[derive(PartialEq, Eq)]
-enum Reader {
+enum OutputReader {
     Reads,
     /// It has closed its end.
     Gone,
 }
 
 /// Writes and flushes, also into a pipe: its reader waits for each line.
-fn write(text: &str) -> io::Result<Reader> {
+fn write(text: &str) -> io::Result<OutputReader> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::Reads),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(OutputReader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => Err(error),
     }
 }

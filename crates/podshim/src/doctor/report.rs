@@ -34,7 +34,7 @@ pub struct Check {
 
 /// The node to check.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct NodeUnderTest {
     /// `/`, or the root of another node's file system.
     pub root: PathBuf,
     /// containerd's main configuration file, without the root.
@@ -45,13 +45,13 @@ pub struct Node {
 
 /// The answers so far.
 pub(super) struct Report<'a> {
-    pub(super) node: &'a Node,
+    pub(super) node: &'a NodeUnderTest,
     pub(super) checks: Vec<Check>,
 }
 
 impl<'a> Report<'a> {
     /// No answers yet.
-    pub(super) fn of(node: &'a Node) -> Self {
+    pub(super) fn of(node: &'a NodeUnderTest) -> Self {
         Self { node, checks: Vec::new() }
     }
 

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use control_api::paths::{DRAINING_FILE, NODE_FILE};
+
 use super::report::Report;
 use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
@@ -15,8 +17,6 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// Directories with the free bytes they should have: containerd's images and containers, and the state of shims and
 /// pods.
 const ROOMS: [(&str, u64); 2] = [("/var/lib/containerd", 1 << 30), ("/run", 16 << 20)];
-const NODE_FILE: &str = "/etc/podshim/config.toml";
-const DRAINING: &str = "/run/podshim/draining";
 const UNIT: &str = "podshim-drain.service";
 
 pub(super) fn kernel(report: &mut Report<'_>) {
@@ -102,8 +102,12 @@ pub(super) fn node_file(report: &mut Report<'_>) {
 
 /// N5 to N7: whether the unit is enabled that drains the node when it goes down, and whether the node is draining now.
 pub(super) fn drain(report: &mut Report<'_>) {
-    if report.at(DRAINING).is_file() {
-        report.fail("drain", format!("{DRAINING} is there: nothing new is begun"), "podshim drain --undo");
+    if report.at(DRAINING_FILE).is_file() {
+        report.fail(
+            "drain",
+            format!("{DRAINING_FILE} is there: nothing new is begun"),
+            "podshim drain --undo",
+        );
     }
     let directories = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
     let unit = directories.iter().map(|dir| Path::new(dir).join(UNIT)).find(|path| report.at(path).exists());

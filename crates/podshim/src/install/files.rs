@@ -30,7 +30,7 @@ pub enum Content {
 
 /// The change of one file.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct FileChange {
     /// The file system that has the file.
     root: Root,
     /// On the node. Links are followed, to replace the file and not the link to it, unless the change makes a link or
@@ -77,7 +77,7 @@ pub fn read_text(root: &Root, path: &Path) -> Result<Option<String>, FileError> 
     }
 }
 
-impl Change {
+impl FileChange {
     /// The change of the file at `path` to `after`.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ fn content(root: &Root, path: &Path) -> io::Result<Content> {
 ///
 /// # Errors
 /// The system's error for the change that failed; all changes before it have been reverted.
-pub fn apply(changes: &[Change]) -> Result<(), FileError> {
+pub fn apply(changes: &[FileChange]) -> Result<(), FileError> {
     let mut result = Ok(());
     for (index, change) in changes.iter().enumerate() {
         result = change.make();
@@ -182,12 +182,12 @@ pub fn apply(changes: &[Change]) -> Result<(), FileError> {
         }
     }
     // At the end: a directory that was removed before a failure would come back with other rights.
-    changes.iter().for_each(Change::remove_own_directory);
+    changes.iter().for_each(FileChange::remove_own_directory);
     result
 }
 
 /// Reverts changes, the last one first. Passes over one that cannot be reverted: it can be installed again.
-fn revert(changes: &[Change]) {
+fn revert(changes: &[FileChange]) {
     for change in changes.iter().rev() {
         let _ = change.revert();
     }

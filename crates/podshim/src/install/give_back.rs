@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cri::Loaded;
-use super::files::{self, Change, Content, FileError};
+use super::files::{self, Content, FileChange, FileError};
 use super::host::HostError;
 use super::notes::{self, Before};
 use super::root::Root;
@@ -21,9 +21,9 @@ pub const SOON: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Undo {
     /// The changes that do so after those of the installation.
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
     /// The changes that finish what a killed installer has begun to give back; `None` if none has. Its restart may be all that is left.
-    unfinished: Option<Vec<Change>>,
+    unfinished: Option<Vec<FileChange>>,
     /// The files as they were when containerd answered last, to be noted, in the order in which they are given back.
     pub before: Vec<Before>,
     /// Whether the installation changes these files.
@@ -43,7 +43,7 @@ pub enum Configuration {
 
 impl Configuration {
     /// Of these changes, if containerd reads its configuration from these files.
-    pub fn of(changes: &[Change], files: &[PathBuf]) -> Self {
+    pub fn of(changes: &[FileChange], files: &[PathBuf]) -> Self {
         let is_changed = changes.iter().any(|change| files.iter().any(|file| file == change.path()));
         if is_changed { Self::Changed } else { Self::AsBefore }
     }
@@ -57,13 +57,13 @@ impl Undo {
     /// A file that an installer has noted cannot be read.
     pub fn new(
         daemon: &Daemon,
-        changes: &[Change],
+        changes: &[FileChange],
         files: &[PathBuf],
-        without_runtime: &[Change],
+        without_runtime: &[FileChange],
     ) -> Result<Self, FileError> {
         let root = &daemon.root;
         // A backup is beside its file, and goes with it.
-        let is_of = |change: &&Change| {
+        let is_of = |change: &&FileChange| {
             let mut of = files.iter().map(PathBuf::as_path);
             of.any(|file| {
                 change.path() == file || matches!(&change.after, Content::Copy { of, .. } if of == file)
@@ -128,13 +128,13 @@ impl Undo {
 }
 
 /// The changes that give these files their texts.
-fn before(root: &Root, files: &[Before]) -> Result<Vec<Change>, FileError> {
+fn before(root: &Root, files: &[Before]) -> Result<Vec<FileChange>, FileError> {
     let content = |text: &Option<String>| text.clone().map_or(Content::Absent, Content::Text);
-    files.iter().map(|(path, text)| Change::new(root, path.clone(), content(text))).collect()
+    files.iter().map(|(path, text)| FileChange::new(root, path.clone(), content(text))).collect()
 }
 
 /// What this change replaces, to be noted. containerd's files are texts.
-fn noted(change: &Change) -> Option<Before> {
+fn noted(change: &FileChange) -> Option<Before> {
     match &change.before {
         Content::Absent => Some((change.path().to_owned(), None)),
         Content::Text(text) => Some((change.path().to_owned(), Some(text.clone()))),
@@ -143,13 +143,13 @@ fn noted(change: &Change) -> Option<Before> {
 }
 
 /// The texts of these files, once these changes are made.
-fn texts(root: &Root, files: &[PathBuf], made: &[&Change]) -> String {
+fn texts(root: &Root, files: &[PathBuf], made: &[&FileChange]) -> String {
     // A file is changed behind its links.
     let mut paths: Vec<_> = files.iter().filter_map(|file| root.behind_links(file).ok()).collect();
     paths.sort();
     paths.dedup();
     let text = |path: &Path| match made.iter().find(|change| change.path() == path) {
-        Some(Change { after: Content::Text(text), .. }) => Some(text.clone()),
+        Some(FileChange { after: Content::Text(text), .. }) => Some(text.clone()),
         Some(_) => None,
         None => files::read_text(root, path).ok().flatten(),
     };
@@ -157,7 +157,7 @@ fn texts(root: &Root, files: &[PathBuf], made: &[&Change]) -> String {
 }
 
 fn restore<'a>(
-    changes: &[Change],
+    changes: &[FileChange],
     daemon: &Daemon,
     unit: impl FnOnce() -> Result<Option<&'a str>, HostError>,
     signals: &Signals,
@@ -171,7 +171,7 @@ fn restore<'a>(
 
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 fn try_restore<'a>(
-    changes: &[Change],
+    changes: &[FileChange],
     daemon: &Daemon,
     unit: impl FnOnce() -> Result<Option<&'a str>, HostError>,
     signals: &Signals,

@@ -62,12 +62,12 @@ pub enum Units {
 
 /// How a call of systemctl ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CallEnd {
     Success,
     Failure,
 }
 
-impl End {
+impl CallEnd {
     fn of(status: ExitStatus) -> Self {
         if status.success() { Self::Success } else { Self::Failure }
     }
@@ -140,19 +140,19 @@ pub fn forget_units(root: &Root) -> Result<(), HostError> {
 }
 
 fn is_active(root: &Root, unit: &str, signals: Option<&Signals>) -> Result<bool, HostError> {
-    Ok(systemctl(root, &["is-active", "--quiet", unit], Bound::usual(signals))? == End::Success)
+    Ok(systemctl(root, &["is-active", "--quiet", unit], Bound::usual(signals))? == CallEnd::Success)
 }
 
 fn need(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<(), HostError> {
     match systemctl(root, arguments, bound)? {
-        End::Success => Ok(()),
-        End::Failure => Err(HostError::Failed(arguments.join(" "))),
+        CallEnd::Success => Ok(()),
+        CallEnd::Failure => Err(HostError::Failed(arguments.join(" "))),
     }
 }
 
-fn systemctl(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<End, HostError> {
+fn systemctl(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<CallEnd, HostError> {
     match bounded::run(&mut call(root, arguments), bound)? {
-        Over::Ended(status) => Ok(End::of(status)),
+        Over::Ended(status) => Ok(CallEnd::of(status)),
         Over::Late => Err(HostError::Late { call: arguments.join(" "), limit: bound.limit }),
         Over::BySignal => Err(HostError::BySignal(arguments.join(" "))),
     }

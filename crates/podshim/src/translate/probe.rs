@@ -8,7 +8,7 @@ use pod_spec::{Gate, GateAction, ProbeTiming};
 use crate::yaml::Node;
 
 /// The gate in place of a probe, and how it differs.
-pub struct Translated {
+pub struct TranslatedProbe {
     /// `None`: podshim has no such probe.
     pub gate: Option<Gate>,
     /// Each field of the probe that is not carried over as it is, and what becomes of it.
@@ -16,7 +16,7 @@ pub struct Translated {
 }
 
 /// Translates a probe of a container.
-pub fn gate(container: &Node, probe: &Node) -> Translated {
+pub fn gate(container: &Node, probe: &Node) -> TranslatedProbe {
     let mut remarks = Vec::new();
     let action = action(container, probe, &mut remarks);
     if probe.get("terminationGracePeriodSeconds").is_some() {
@@ -35,7 +35,7 @@ pub fn gate(container: &Node, probe: &Node) -> Translated {
             .unwrap_or(3),
         successes: 1,
     };
-    Translated { gate: action.map(|action| Gate::Probe { action, timing }), remarks }
+    TranslatedProbe { gate: action.map(|action| Gate::Probe { action, timing }), remarks }
 }
 
 fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, String)>) -> Option<GateAction> {

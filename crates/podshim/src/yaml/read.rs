@@ -22,7 +22,7 @@ pub struct YamlError {
 }
 
 /// A mapping or list that has not ended yet.
-struct Open {
+struct OpenCollection {
     start: Position,
     anchor: usize,
     style: Style,
@@ -62,7 +62,7 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
 
 struct Reader<'a> {
     lines: Vec<&'a str>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: BTreeMap<usize, Node>,
     documents: Vec<Document>,
     sharing: Sharing,
@@ -116,7 +116,7 @@ impl Reader<'_> {
             Some('{' | '[') => Style::Flow,
             _ => Style::Block,
         };
-        self.open.push(Open { start, anchor, style, nodes: Vec::new(), kind });
+        self.open.push(OpenCollection { start, anchor, style, nodes: Vec::new(), kind });
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use pod_spec::kruise;
 use serde_json::{Value, json};
 
 use super::config::{PidSharing, PodConfig, UserSharing};
-use crate::cri::{CONTAINER_TYPE, SANDBOX_ID};
+use crate::cri::{CONTAINER_TYPE, SANDBOX, SANDBOX_ID, SANDBOX_NAME, SANDBOX_NAMESPACE, SANDBOX_UID};
 
 /// The namespace paths of a process that does not exist.
 const NO_PROCESS: &str = "/proc/0/";
@@ -37,11 +37,11 @@ pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, p
     // What podshim reads alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
     let mut annotations: BTreeMap<&str, &str> = ours(config).collect();
     annotations.extend([
-        (CONTAINER_TYPE, "sandbox"),
+        (CONTAINER_TYPE, SANDBOX),
         (SANDBOX_ID, id),
-        ("io.kubernetes.cri.sandbox-name", &config.name),
-        ("io.kubernetes.cri.sandbox-namespace", &config.namespace),
-        ("io.kubernetes.cri.sandbox-uid", &config.uid),
+        (SANDBOX_NAME, &config.name),
+        (SANDBOX_NAMESPACE, &config.namespace),
+        (SANDBOX_UID, &config.uid),
     ]);
     let mut namespaces = vec![json!({"type": "mount"})];
     let mut joined = |kind: &str, path: Option<&Path>| {

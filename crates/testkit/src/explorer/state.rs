@@ -56,8 +56,8 @@ struct Untimed {
 #[derive(Clone, Debug)]
 struct Process {
     program: InitProgram,
-    /// A signal has doomed it to end with this code.
-    doom: Option<u32>,
+    /// It has got a signal, and will end with this code.
+    pending_exit_code: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl State {
             }
         }
         for (target, process) in &self.world.processes {
-            if process.doom.is_some() {
+            if process.pending_exit_code.is_some() {
                 choices.push(Choice::Exit(target.clone(), Cause::Signalled));
             }
             if process.program == InitProgram::Program {
@@ -242,7 +242,7 @@ impl State {
     fn die(&mut self, target: &Target, cause: Cause, exploration: &Exploration) -> Result<(), String> {
         let Some(process) = self.world.processes.remove(target) else { return Ok(()) };
         let code = match cause {
-            Cause::Signalled => process.doom.unwrap_or_default(),
+            Cause::Signalled => process.pending_exit_code.unwrap_or_default(),
             Cause::Own(code) => {
                 let left = self.world.endings.get_mut(&show_target(target));
                 if let Some(codes) = left {
@@ -263,7 +263,7 @@ impl State {
             // A private PID namespace: the kernel ends the execs.
             for (other, process) in &mut self.world.processes {
                 if other.container == target.container {
-                    process.doom = Some(137);
+                    process.pending_exit_code = Some(137);
                 }
             }
         }
@@ -308,21 +308,23 @@ impl State {
     fn new_process(&mut self, target: Target) -> Outcome {
         self.next_pid += 1;
         let pid = self.next_pid;
-        self.world.processes.insert(target, Process { program: InitProgram::RuntimeInit, doom: None });
+        self.world
+            .processes
+            .insert(target, Process { program: InitProgram::RuntimeInit, pending_exit_code: None });
         Outcome::Process { pid }
     }
 
     fn ask(&mut self, request: Request) -> Result<(), String> {
         self.next_request += 1;
         let id = RequestId(self.next_request);
-        self.handle_obeying(Event::Request { id, request }, &BTreeSet::new())
+        self.handle_with(Event::Request { id, request }, &BTreeSet::new())
     }
 
     fn handle(&mut self, event: Event, exploration: &Exploration) -> Result<(), String> {
-        self.handle_obeying(event, &exploration.stubborn)
+        self.handle_with(event, &exploration.stubborn)
     }
 
-    fn handle_obeying(&mut self, event: Event, stubborn: &BTreeSet<String>) -> Result<(), String> {
+    fn handle_with(&mut self, event: Event, stubborn: &BTreeSet<String>) -> Result<(), String> {
         self.invariants.event(self.now, &event).map_err(|violation| violation.to_string())?;
         self.pod.handle(self.now, event);
         while let Some(action) = self.pod.next_action() {
@@ -344,7 +346,7 @@ impl State {
                 let init = self.world.processes.get_mut(&Target::init(container.clone()));
                 match (&operation, init) {
                     (Operation::Start, Some(process)) => process.program = InitProgram::Program,
-                    (Operation::Remove, Some(process)) => process.doom = Some(137),
+                    (Operation::Remove, Some(process)) => process.pending_exit_code = Some(137),
                     _ => {}
                 }
                 self.world.operations.push((op, container, operation));
@@ -358,7 +360,7 @@ impl State {
                         && signal != Signal::KILL
                         && (signal == Signal::HUP || stubborn.contains(target.container.as_str()));
                     if hit && !ignores {
-                        process.doom = Some(128 + u32::from(signal.number()));
+                        process.pending_exit_code = Some(128 + u32::from(signal.number()));
                     }
                 }
             }
@@ -430,15 +432,15 @@ impl State {
     /// Lets everything that has begun end: programs obey, time passes.
     fn let_it_end(&mut self, exploration: &Exploration) -> Result<(), String> {
         for _ in 0..MAX_STEPS {
-            let doomed = self
+            let ending = self
                 .world
                 .processes
                 .iter()
-                .find(|(_, process)| process.doom.is_some())
+                .find(|(_, process)| process.pending_exit_code.is_some())
                 .map(|(t, _)| t.clone());
             if !self.world.operations.is_empty() {
                 self.finish_one_operation(&exploration.stubborn)?;
-            } else if let Some(target) = doomed {
+            } else if let Some(target) = ending {
                 self.die(&target, Cause::Signalled, exploration)?;
             } else if self.pod.next_deadline().is_some() {
                 self.take(exploration, &Choice::Tick)?;

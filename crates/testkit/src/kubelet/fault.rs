@@ -104,7 +104,7 @@ impl fmt::Display for Fault {
 
 impl Kubelet {
     /// The kubelet's reaction to a fault. It does not see faults of the world alone.
-    pub(crate) fn befall(&mut self, now: PodTime, fault: &Fault) {
+    pub(crate) fn apply_fault(&mut self, now: PodTime, fault: &Fault) {
         match fault {
             Fault::Liveness(name) | Fault::Startup(name) => {
                 let running = self.newest(name).filter(|newest| newest.state == State::Running);

@@ -64,7 +64,7 @@ impl Simulator {
         Ok(())
     }
 
-    pub(super) fn befall(&mut self, fault: &Fault) -> Result<(), RunError> {
+    pub(super) fn apply_fault(&mut self, fault: &Fault) -> Result<(), RunError> {
         let newest = |kubelet: &Option<Box<Kubelet>>, name: &str| {
             kubelet.as_ref().and_then(|kubelet| kubelet.running_of(name)).cloned()
         };
@@ -84,7 +84,7 @@ impl Simulator {
         }
         self.trace.push(self.now, &format!("fault {fault}"));
         if let Some(kubelet) = &mut self.kubelet {
-            kubelet.befall(self.now, fault);
+            kubelet.apply_fault(self.now, fault);
         }
         self.show_notes();
         Ok(())

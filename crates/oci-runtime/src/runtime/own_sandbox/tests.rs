@@ -344,6 +344,58 @@ fn the_shim_stays_dumpable() {
     });
 }
 
+/// In a new one.
+fn in_a_user_namespace(spec: &mut Value) {
+    spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
+    let map = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+    spec["linux"]["uidMappings"] = map.clone();
+    spec["linux"]["gidMappings"] = map;
+    spec["linux"]["sysctl"] = json!({"net.ipv4.ip_unprivileged_port_start": "0"});
+    spec["linux"]["namespaces"].as_array_mut().unwrap().push(json!({"type": "user"}));
+}
+
+/// The child has the shim's memory and next to no rights of its own: another process could write into the shim by way of it.
+#[test]
+fn the_child_opens_the_shims_memory_to_no_other_process() {
+    run(async {
+        // The root of the node owns the user namespace, with or without capabilities.
+        let (_test, container) = sandbox(in_a_user_namespace);
+        let request = container.sandbox.clone().unwrap();
+        let (mut barrier, end) = barrier().unwrap();
+        fs::create_dir_all(container.bundle.rootfs()).unwrap();
+        let root = container.bundle.rootfs();
+        let setup =
+            ChildSetup::new(&request, "shop", &root, &CgroupEntry::Barrier(&end), SessionKeyring::New)
+                .unwrap();
+        let pid = Arc::new(AtomicI32::new(0));
+        let made = helper_thread::run("sandbox", {
+            let pid = pid.clone();
+            move || Ok(setup.make(&pid))
+        });
+        let tried = async {
+            assert!(barrier.has_arrived().await.unwrap());
+            let pid = pid.load(Ordering::Acquire);
+            let without_capabilities = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"];
+            assert!(!may_write_memory_of(pid, &without_capabilities), "a root without capabilities");
+            assert!(may_write_memory_of(pid, &[]), "the node's root: else this test shows nothing");
+            drop(barrier);
+        };
+        let (made, ()) = tokio::join!(made, tried);
+        made.unwrap().unwrap_err();
+    });
+}
+
+/// Whether a shell behind these words may open a process's memory for writing.
+fn may_write_memory_of(pid: i32, before: &[&str]) -> bool {
+    let mut attacker = std::process::Command::new("env");
+    attacker.args(before).args(["sh", "-c", &format!("echo tries; exec 3<>/proc/{pid}/mem")]);
+    attacker.stderr(std::process::Stdio::null());
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+    let tried = attacker.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&tried.stdout), "tries\n", "{before:?}");
+    tried.status.success()
+}
+
 /// What is in its groups at its end is killed, so they must be its own from the beginning.
 #[test]
 fn a_group_with_processes_in_it_is_left_alone() {
@@ -354,6 +406,56 @@ fn a_group_with_processes_in_it_is_left_alone() {
         assert!(error.to_string().contains("has processes in it"), "{error}");
         assert!(first.process.is_running());
         end(&container, first.exit).await;
+    });
+}
+
+/// A group in its group is killed with it.
+#[test]
+fn a_group_with_a_group_in_it_that_has_processes_is_left_alone() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let group = Path::new("/sys/fs/cgroup/pids").join(path.trim_start_matches('/'));
+        let inner = group.join("inner");
+        fs::create_dir_all(&inner).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+        let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(inner.join("cgroup.procs"), other.id().to_string()).unwrap();
+        let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("has processes in it"), "{error}");
+        #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+        let ended = other.try_wait().unwrap();
+        assert!(ended.is_none());
+        other.kill().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+        other.wait().unwrap();
+        until(|| fs::remove_dir(&inner).is_ok()).await;
+        fs::remove_dir(&group).unwrap();
+    });
+}
+
+/// An administrator has frozen the group above: the shim would wait for the thaw inside of its clone.
+#[test]
+fn in_a_frozen_group_no_sandbox_is_made() {
+    run(async {
+        let (_test, container) = sandbox(|spec| {
+            let path = spec["linux"]["cgroupsPath"].as_str().unwrap().to_owned();
+            spec["linux"]["cgroupsPath"] = format!("{path}-frozen/inner").into();
+        });
+        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let above = Path::new("/sys/fs/cgroup/freezer").join(path.trim_start_matches('/'));
+        let above = above.parent().unwrap();
+        fs::create_dir_all(above).unwrap();
+        fs::write(above.join("freezer.state"), "FROZEN").unwrap();
+        let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("is frozen"), "{error}");
+        fs::write(above.join("freezer.state"), "THAWED").unwrap();
+        let launched = create(&container).await;
+        end(&container, launched.exit).await;
+        for group in fs::read_dir("/sys/fs/cgroup").unwrap() {
+            let path = path.trim_start_matches('/').strip_suffix("/inner").unwrap();
+            let _ = fs::remove_dir(group.unwrap().path().join(path));
+        }
     });
 }
 

@@ -134,6 +134,32 @@ fn a_create_that_is_killed_in_the_middle_leaves_no_cgroup() {
     });
 }
 
+/// As crun 1.21 in a pid namespace whose process 1 has just been killed (K16).
+#[test]
+fn k16_a_create_that_fails_leaves_no_empty_cgroup() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let group = |controller: &str| Path::new("/sys/fs/cgroup").join(controller).join(test.container.id());
+        let script = format!(
+            "if [ $command = create ]; then
+                 mkdir {} {} && echo clone: Cannot allocate memory >&2 && exit 1
+             fi
+             real \"$@\"",
+            group("memory").display(),
+            group("pids").display()
+        );
+        let error = create(&container_by(&test, &script)).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Failed { .. }), "{error}");
+        assert!(!group("memory").exists() && !group("pids").exists());
+        // With a process in it, it is another container's.
+        let other = create(&test.container).await.unwrap();
+        let error = create(&container_by(&test, "[ $command != create ] || exit 1; real \"$@\"")).await;
+        assert!(matches!(error.unwrap_err(), RuntimeError::Failed { .. }));
+        assert!(group("memory").exists() && other.process.is_running());
+        kill(other).await;
+    });
+}
+
 #[test]
 fn an_exec_that_fails_after_its_work_leaves_no_process() {
     for_each_late_end(async |end, words| {

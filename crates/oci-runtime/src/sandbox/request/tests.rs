@@ -73,6 +73,8 @@ fn what_is_not_known_is_named() {
         ("/process/user/umask", json!(18), "process.user.umask"),
         // It is a mask, and not none.
         ("/process/user/umask", json!(0), "process.user.umask"),
+        ("/process/user/uid", json!(u32::MAX), "process.user.uid"),
+        ("/process/user/gid", json!(-1), "process.user.gid"),
         ("/process/scheduler", json!({"policy": "SCHED_FIFO"}), "process.scheduler"),
         ("/process/rlimits/0/type", json!("RLIMIT_NEW"), "process.rlimits RLIMIT_NEW"),
         (

@@ -3,15 +3,6 @@
 use super::*;
 use crate::test_support::UserNamespace;
 
-fn in_a_user_namespace(spec: &mut Value) {
-    spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
-    let map = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
-    spec["linux"]["uidMappings"] = map.clone();
-    spec["linux"]["gidMappings"] = map;
-    spec["linux"]["sysctl"] = json!({"net.ipv4.ip_unprivileged_port_start": "0"});
-    spec["linux"]["namespaces"].as_array_mut().unwrap().push(json!({"type": "user"}));
-}
-
 /// Process 1 of a pod of the Sandbox API: the user namespace and the others exist, and its pid namespace has to be the user
 /// namespace's, else no container can mount its /proc.
 #[test]
