@@ -87,7 +87,7 @@ pub fn run(flags: &Flags) -> Result<Deleted, DeleteError> {
                     .push(format!("cannot add what was counted to the totals of podshim metrics: {error}"));
             }
             if let Err(error) = remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state) {
-                problems.push(format!("mounts below {} stay: {error}", state.path().display()));
+                problems.push(format!("mounts of the sandbox stay: {error}"));
             }
         }
         Ok(None) => {}

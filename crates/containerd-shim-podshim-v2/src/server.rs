@@ -19,7 +19,6 @@ use shim_service::ServeConfig;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::task::LocalSet;
-use tracing::warn;
 
 use crate::args::log_level;
 use crate::history;
@@ -86,26 +85,22 @@ pub fn run(flags: &Flags) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Removes the pod's files, or leaves them to the holder of the bootstrap lock.
+/// Removes the pod's files, or leaves them to the holder of the bootstrap lock. The mounts of a sandbox went when it ended, with
+/// a warning if one could not.
 fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Duration) {
     if let Ok(Some(bootstrap)) = FileLock::try_acquire(&state.bootstrap_lock()) {
-        return removed(state, remove_pod_files(address.path(), lock, Some(bootstrap), state));
+        let _ = remove_pod_files(address.path(), lock, Some(bootstrap), state);
+        return;
     }
     // A `delete` that found the socket closed, or a `start`, holds the bootstrap lock and waits for the server lock: it
     // uses or removes what is left. When the two waited for each other, four of sixty `ctr run` on a busy machine took
     // a fifth of a second longer.
-    removed(state, remove_pod_files(address.path(), lock, None, state));
+    let _ = remove_pod_files(address.path(), lock, None, state);
     // But a `delete` that found the socket open has released the lock and gone.
     if let Ok(bootstrap) = FileLock::acquire(&state.bootstrap_lock(), limit)
         && let Ok(Some(lock)) = FileLock::try_acquire(&state.server_lock())
     {
-        removed(state, remove_pod_files(address.path(), lock, Some(bootstrap), state));
-    }
-}
-
-fn removed(state: &StateDir, result: io::Result<()>) {
-    if let Err(error) = result {
-        warn!(directory = %state.path().display(), %error, "mounts of the pod's sandbox stay");
+        let _ = remove_pod_files(address.path(), lock, Some(bootstrap), state);
     }
 }
 

@@ -7,7 +7,6 @@ pub(crate) mod config;
 mod spec;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,10 +74,7 @@ impl PodSandbox {
             _ => String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned(),
         };
         // A node may have none; a pod without them because of an error would stay so.
-        let read_if_there = |path: &str| match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            result => result.map_err(|error| format!("cannot read {path}: {error}")),
-        };
+        let read_if_there = |path: &str| if Path::new(path).exists() { read(path) } else { Ok(Vec::new()) };
         let resolv_conf = spec::resolv_conf(&config, read_if_there(spec::RESOLV_CONF.1)?);
         let request = PinsRequest {
             ipc: config.namespaces.ipc,

@@ -148,11 +148,7 @@ pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceErr
     let parent = sandbox.config().cgroup_parent.as_str();
     // The kubelet names the whole path, also of a slice; crictl's users the slice alone.
     let path = slice_path(parent).unwrap_or_else(|| parent.to_owned());
-    let cgroup = match path.as_str() {
-        "" => None,
-        path => Cgroup::at_path(path).ok().filter(Cgroup::exists),
-    };
-    let Some(cgroup) = cgroup else {
+    let Some(cgroup) = Cgroup::at_path(&path).ok().filter(Cgroup::exists) else {
         let message = format!("sandbox {id} has no cgroup {parent:?}");
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     };

@@ -2,6 +2,8 @@
 //! error says so, nothing of the sandbox is left, and the same shim makes it once the node has what it needs.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -214,6 +216,10 @@ async fn n3_a_shim_that_is_killed_while_it_makes_a_sandbox_leaves_nothing() -> R
                 });
                 bundle.options(&options(&root))
             })?;
+            // A user namespace's root has to get there, as containerd lets it.
+            for place in [directory.path().to_owned(), directory.path().join(sandbox.id())] {
+                std::fs::set_permissions(place, Permissions::from_mode(0o711))?;
+            }
             let shim = sandbox.shim().await?;
             let begun = Instant::now();
             if point == 0 {
@@ -230,6 +236,11 @@ async fn n3_a_shim_that_is_killed_while_it_makes_a_sandbox_leaves_nothing() -> R
             });
             killed?;
             made += u32::from(created.is_ok());
+            // containerd calls `delete` when its connection is closed.
+            wait::until("the connection to be closed", seconds(5), async || {
+                Ok(sandbox.shim().await.is_err().then_some(()))
+            })
+            .await?;
             sandbox.delete_of_dead_shim().await.with_context(|| format!("{point} of {span:?}"))?;
             ensure_nothing_left_in(Path::new("/proc/self/mounts"), &sandbox, &root)
                 .with_context(|| format!("{point} of {span:?}"))?;

@@ -20,7 +20,7 @@ use super::launch::Launched;
 use super::settings::SessionKeyring;
 use crate::{
     busy,
-    cgroup::{Cgroup, abandoned::remove_abandoned},
+    cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},
     helper_thread,
     process::Process,
     reaper::{ExitWatch, Ticket, is_our_child},
@@ -93,7 +93,7 @@ impl Container {
         };
         self.record_sandbox(request)?;
         groups.make(request.limits()).map_err(|error| failed(CONTROL_GROUPS, error))?;
-        self.refuse_frozen(groups)?;
+        self.refuse_frozen(request)?;
         let entrances = groups.entrances().map_err(|error| failed(CONTROL_GROUPS, error))?;
         let setup = ChildSetup::new(
             request,
@@ -155,7 +155,7 @@ impl Container {
                 is_there()?;
             }
             groups.make(request.limits()).map_err(kernel)?;
-            self.refuse_frozen(groups)?;
+            self.refuse_frozen(&request)?;
             groups.put(pid).map_err(kernel)?;
             request.prepare(pid).map_err(|error| failed(error.to_string()))?;
             barrier.open().map_err(kernel)
@@ -170,10 +170,14 @@ impl Container {
     }
 
     /// As the OCI runtime refuses it: what is made there would wait for the thaw, and the shim with it.
-    fn refuse_frozen(&self, groups: &Groups) -> Result<(), RuntimeError> {
-        let Some(group) = groups.frozen() else { return Ok(()) };
-        let message = format!("its control group {} is frozen", group.display());
-        Err(self.sandbox_error(Operation::Create, message))
+    fn refuse_frozen(&self, request: &SandboxRequest) -> Result<(), RuntimeError> {
+        let path = request.cgroups_path().path();
+        match Cgroup::at_path(path).map(|cgroup| cgroup.freeze_state()) {
+            Ok(FreezeState::Thawed) | Err(_) => Ok(()),
+            Ok(FreezeState::Frozen | FreezeState::Freezing) => {
+                Err(self.sandbox_error(Operation::Create, format!("its control group {path} is frozen")))
+            }
+        }
     }
 
     /// Before anything of it exists. Its root will be mounted on the bundle's.

@@ -3,7 +3,7 @@
 //!
 //! Owns the way back to the state before the call. Ends no process that the failed call did not make.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -31,9 +31,14 @@ impl Container {
             && let Some(path) = self.cgroups_path()
             && let Err(unknown) = self.state().await
             && unknown.is_not_found()
-            && let Err(error) = remove_empty(&path)
         {
-            warn!(container = %self.id, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
+            self.report_left_cgroup(Operation::Create, remove_empty(&path));
+        }
+    }
+
+    fn report_left_cgroup(&self, operation: Operation, removed: io::Result<()>) {
+        if let Err(error) = removed {
+            warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
         }
     }
 
@@ -47,10 +52,9 @@ impl Container {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the rest of the container that it left cannot be removed");
         }
         // If the runtime was killed before it recorded the container, its `delete` leaves the cgroups behind.
-        if let Some(path) = self.cgroups_path()
-            && let Err(error) = remove_abandoned(&path, Instant::now() + DEATH_LIMIT).await
-        {
-            warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
+        if let Some(path) = self.cgroups_path() {
+            let removed = remove_abandoned(&path, Instant::now() + DEATH_LIMIT).await;
+            self.report_left_cgroup(operation, removed);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use nix::unistd::{Pid, write};
 
 use super::limits::{Limits, Setting};
-use crate::cgroup::{CgroupMount, CgroupVersion, cgroup_mounts};
+use crate::cgroup::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.
 const CONTROLLERS: [&str; 15] = [
@@ -72,21 +72,9 @@ impl Groups {
     /// One of them that has processes in it, or in a group inside of it: then they are another container's. At the sandbox's end
     /// all of them are killed.
     pub(crate) fn occupied(&self) -> Option<&Path> {
-        self.0.iter().map(|group| &*group.directory).find(|directory| has_processes(directory))
-    }
-
-    /// One of them that is frozen, with those above it: the sandbox's process would stop in the middle of its making.
-    pub(crate) fn frozen(&self) -> Option<&Path> {
-        let is_frozen = |group: &&Group| {
-            let says = |file: &str| fs::read_to_string(group.directory.join(file)).unwrap_or_default();
-            match group.mount.version {
-                CgroupVersion::V2 => says("cgroup.events").lines().any(|line| line == "frozen 1"),
-                CgroupVersion::V1 => {
-                    group.has("freezer") && ["FROZEN", "FREEZING"].contains(&says("freezer.state").trim())
-                }
-            }
-        };
-        self.0.iter().find(is_frozen).map(|group| &*group.directory)
+        // Each hierarchy by itself: another caller may have made a group in one of them alone.
+        let is_occupied = |directory: &&Path| !Cgroup::V2(directory.to_path_buf()).pids().is_empty();
+        self.0.iter().map(|group| &*group.directory).find(is_occupied)
     }
 
     /// Makes the groups that are missing, and limits them.
@@ -107,10 +95,8 @@ impl Groups {
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
         let is_v2 = self.version() == CgroupVersion::V2;
-        let cpu_max = || {
-            let path = self.0.first().map(|group| group.directory.join("cpu.max"));
-            path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default()
-        };
+        // In v2 there is one group.
+        let cpu_max = || fs::read_to_string(self.0[0].directory.join("cpu.max")).unwrap_or_default();
         for Setting { controller, file, text } in if is_v2 { limits.v2(cpu_max) } else { limits.v1() } {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =
@@ -199,17 +185,6 @@ impl Group {
         }
         Ok(())
     }
-}
-
-/// A group that says nothing of its processes, but is there, counts as one that has some.
-fn has_processes(directory: &Path) -> bool {
-    let is_there = match fs::read_to_string(directory.join(PROCESSES)) {
-        Ok(members) => !members.trim().is_empty(),
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
-    };
-    let inner = || fs::read_dir(directory).into_iter().flatten().flatten();
-    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    is_there || inner().filter(is_directory).any(|entry| has_processes(&entry.path()))
 }
 
 /// v2: gives the children of a group every controller that it has. One that cannot be given is missed by a limit that needs

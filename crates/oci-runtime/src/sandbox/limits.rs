@@ -88,17 +88,13 @@ impl Limits {
     /// `cpu_max` is the group's `cpu.max`: quota and period are one file there, and the one that the caller does not name stays.
     pub(super) fn v2(&self, cpu_max: impl FnOnce() -> String) -> Vec<Setting> {
         let setting = |controller, file, text| Setting { controller, file, text };
-        let time = match (self.quota, self.period) {
-            (None, None) => None,
-            (Some(quota), Some(period)) => Some(format!("{} {period}", or_max(quota))),
-            (quota, period) => {
-                let before = cpu_max();
-                let (quota_before, period_before) = before.trim().split_once(' ').unwrap_or(("max", ""));
-                let quota = quota.map_or_else(|| quota_before.to_owned(), or_max);
-                let period = period.or_else(|| period_before.parse().ok()).unwrap_or(USUAL_PERIOD);
-                Some(format!("{quota} {period}"))
-            }
-        };
+        let time = (self.quota.is_some() || self.period.is_some()).then(|| {
+            let before = cpu_max();
+            let (quota, period) = before.trim().split_once(' ').unwrap_or(("max", "100000"));
+            let quota = self.quota.map_or_else(|| quota.to_owned(), or_max);
+            let period = self.period.map_or_else(|| period.to_owned(), |period| period.to_string());
+            format!("{quota} {period}")
+        });
         [
             self.shares.map(|shares| setting("cpu", "cpu.weight", weight(shares).to_string())),
             time.map(|text| setting("cpu", "cpu.max", text)),
