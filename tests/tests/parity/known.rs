@@ -11,6 +11,7 @@ pub struct Known {
     /// The scenario in which it must occur.
     pub seen_in: &'static str,
     reach: Reach,
+    occurs: Occurs,
     line: &'static str,
     step: &'static str,
     field: &'static str,
@@ -52,6 +53,15 @@ impl CoreScheduling {
     }
 }
 
+/// Whether a difference occurs each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occurs {
+    /// It does.
+    Always,
+    /// By a race in the Go shim.
+    ByChance,
+}
+
 /// Where else a difference may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
@@ -82,7 +92,11 @@ impl Known {
             Some(seen_in) => (seen_in, Reach::Everywhere),
             None => (seen_in, Reach::Scenario),
         };
-        Ok(Self { seen_in, reach, line, step, field, runc, podshim, nodes })
+        let (seen_in, occurs) = match seen_in.strip_suffix('?') {
+            Some(seen_in) => (seen_in, Occurs::ByChance),
+            None => (seen_in, Occurs::Always),
+        };
+        Ok(Self { seen_in, reach, occurs, line, step, field, runc, podshim, nodes })
     }
 
     /// Whether the line applies to such a node: nothing in its last part excludes the node.
@@ -103,6 +117,11 @@ impl Known {
             && fits(self.field, &difference.field)
             && fits_value(self.runc, difference.runc.as_deref())
             && fits_value(self.podshim, difference.podshim.as_deref())
+    }
+
+    /// Whether it must occur in its scenario.
+    pub fn must_occur_in(&self, scenario: &str) -> bool {
+        self.seen_in == scenario && self.occurs == Occurs::Always
     }
 
     /// The line as it is written.

@@ -88,7 +88,7 @@ fn compare(
         runc.len(),
         differences::table(&unexpected)
     );
-    for known in table.iter().filter(|known| known.seen_in == name) {
+    for known in table.iter().filter(|known| known.must_occur_in(name)) {
         ensure!(
             found.iter().any(|difference| known.is(name, difference)),
             "no longer occurs: {}",
