@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use containerd_shim::StartOpts;
 use control_api::paths::STATE_ROOT;
+use control_api::replace::replace;
 
 /// What every shim's address begins with.
 const SCHEME: &str = "unix://";
@@ -49,13 +50,7 @@ impl SocketAddress {
     ///
     /// The system's error; then no file is left.
     pub fn write_to(&self, bundle: &Path) -> io::Result<()> {
-        let temporary = bundle.join(".address");
-        let written = fs::write(&temporary, self.to_string())
-            .and_then(|()| fs::rename(&temporary, bundle.join(ADDRESS_FILE)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        replace(&bundle.join(ADDRESS_FILE), &bundle.join(".address"), self.to_string().as_bytes())
     }
 
     /// The socket's path.

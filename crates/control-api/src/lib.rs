@@ -11,7 +11,7 @@ pub mod entry;
 pub mod past;
 pub mod paths;
 pub mod places;
-mod replace;
+pub mod replace;
 pub mod text;
 pub mod totals;
 mod words;

@@ -8,7 +8,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The system's answer; what was at `path` is there then, and nothing is left beside it.
-pub(crate) fn replace(path: &Path, temporary: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, temporary: &Path, content: &[u8]) -> io::Result<()> {
     let written = fs::write(temporary, content).and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(temporary);

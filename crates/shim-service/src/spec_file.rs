@@ -2,6 +2,7 @@
 //!
 //! Owns that the file is whole at every moment. What is changed is its callers' decision.
 
+use control_api::replace::replace;
 use oci_runtime::bundle::Bundle;
 use serde_json::Value;
 
@@ -15,6 +16,5 @@ pub(crate) fn edit(bundle: &Bundle, change: impl FnOnce(&mut Value)) -> std::io:
     change(&mut spec);
     // A rename: the runtime must read either the old file or the new one.
     let new = bundle.path().join(".config.json.new");
-    std::fs::write(&new, serde_json::to_vec(&spec)?)?;
-    std::fs::rename(&new, &path)
+    replace(&path, &new, &serde_json::to_vec(&spec)?)
 }

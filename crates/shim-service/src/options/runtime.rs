@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use control_api::replace::replace;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{CallEnvironment, CgroupDriver, Runtime};
@@ -122,7 +123,9 @@ impl RuntimeOptions {
     pub fn save(&self, bundle: &Bundle) -> Result<(), OptionsError> {
         let write = |name: &str, bytes: &[u8]| {
             let path = bundle.path().join(name);
-            fs::write(&path, bytes).map_err(|source| OptionsError::Unwritable { path, source })
+            // A shim that is killed here must not leave a part of a file, which `delete` could not read (N3).
+            let temporary = bundle.path().join(format!(".{name}"));
+            replace(&path, &temporary, bytes).map_err(|source| OptionsError::Unwritable { path, source })
         };
         let options = serde_json::to_vec(&Stored::from(self)).map_err(|error| OptionsError::Unwritable {
             path: bundle.path().join(OPTIONS_FILE),
