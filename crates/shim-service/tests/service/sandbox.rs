@@ -355,9 +355,17 @@ fn a_pod_with_a_network_of_its_own_needs_its_namespace() {
 fn a_shutdown_goes_on_without_its_caller() {
     with_pod(async |pod| {
         let api = Api::started(&pod, options("app=main", OWN_PIDS)).await;
-        container(&pod, "c-app", "app", "trap '' TERM; while :; do sleep 0.1; done");
+        let is_deaf = pod.directory.path().join("deaf");
+        let program = format!("trap '' TERM; touch {}; while :; do sleep 0.1; done", is_deaf.display());
+        container(&pod, "c-app", "app", &program);
         pod.create("c-app").await.unwrap();
         pod.start("c-app").await.unwrap();
+        let deaf = async {
+            while !is_deaf.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(CALL_LIMIT, deaf).await.expect("the app runs");
         let address = format!("unix://{}", pod.directory.path().join("shim").display());
         let client = Client::connect(&address).await.unwrap();
         let request = ShutdownSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
