@@ -211,30 +211,36 @@ fn without_mknod() {
     }
 }
 
+/// Makes the sandbox's process, and does `act` while it waits at its barrier, which the shim then gives up.
+async fn at_a_barrier(container: &Container, act: impl AsyncFnOnce(Pid)) -> Result<Pid, String> {
+    let request = container.sandbox.clone().unwrap();
+    let (mut barrier, end) = barrier().unwrap();
+    fs::create_dir_all(container.bundle.rootfs()).unwrap();
+    let (root, entry) = (container.bundle.rootfs(), CgroupEntry::Barrier(&end));
+    let setup = ChildSetup::new(&request, "shop", &root, &entry, SessionKeyring::New).unwrap();
+    let pid = Arc::new(AtomicI32::new(0));
+    let made = helper_thread::run("sandbox", {
+        let pid = pid.clone();
+        move || Ok(setup.make(&pid))
+    });
+    let acted = async {
+        assert!(barrier.has_arrived().await.unwrap());
+        act(Pid::from_raw(pid.load(Ordering::Acquire))).await;
+        drop(barrier);
+    };
+    let (made, ()) = tokio::join!(made, acted);
+    made.unwrap().map_err(|error| error.to_string())
+}
+
 /// By the OOM killer, or by an operator: there is no sandbox then, whose exit could be waited for.
 #[test]
 fn a_child_that_is_killed_before_it_runs_its_program_is_a_failure() {
     run(async {
         let (_test, container) = sandbox(|_| {});
-        let request = container.sandbox.clone().unwrap();
-        let (mut barrier, end) = barrier().unwrap();
-        fs::create_dir_all(container.bundle.rootfs()).unwrap();
-        let root = container.bundle.rootfs();
-        let setup =
-            ChildSetup::new(&request, "shop", &root, &CgroupEntry::Barrier(&end), SessionKeyring::New)
-                .unwrap();
-        let pid = Arc::new(AtomicI32::new(0));
-        let made = helper_thread::run("sandbox", {
-            let pid = pid.clone();
-            move || Ok(setup.make(&pid))
+        let made = at_a_barrier(&container, async |pid| {
+            nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
         });
-        let killed = async {
-            assert!(barrier.has_arrived().await.unwrap());
-            nix::sys::signal::kill(Pid::from_raw(pid.load(Ordering::Acquire)), nix::sys::signal::SIGKILL)
-                .unwrap();
-        };
-        let (made, ()) = tokio::join!(made, killed);
-        let error = made.unwrap().unwrap_err().to_string();
+        let error = made.await.unwrap_err();
         let expected =
             "cannot wait until the shim has prepared it: the process was killed before it ran its program";
         assert_eq!(error, expected);
@@ -360,33 +366,17 @@ fn the_child_opens_the_shims_memory_to_no_other_process() {
     run(async {
         // The root of the node owns the user namespace, with or without capabilities.
         let (_test, container) = sandbox(in_a_user_namespace);
-        let request = container.sandbox.clone().unwrap();
-        let (mut barrier, end) = barrier().unwrap();
-        fs::create_dir_all(container.bundle.rootfs()).unwrap();
-        let root = container.bundle.rootfs();
-        let setup =
-            ChildSetup::new(&request, "shop", &root, &CgroupEntry::Barrier(&end), SessionKeyring::New)
-                .unwrap();
-        let pid = Arc::new(AtomicI32::new(0));
-        let made = helper_thread::run("sandbox", {
-            let pid = pid.clone();
-            move || Ok(setup.make(&pid))
-        });
-        let tried = async {
-            assert!(barrier.has_arrived().await.unwrap());
-            let pid = pid.load(Ordering::Acquire);
+        let made = at_a_barrier(&container, async |pid| {
             let without_capabilities = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"];
             assert!(!may_write_memory_of(pid, &without_capabilities), "a root without capabilities");
             assert!(may_write_memory_of(pid, &[]), "the node's root: else this test shows nothing");
-            drop(barrier);
-        };
-        let (made, ()) = tokio::join!(made, tried);
-        made.unwrap().unwrap_err();
+        });
+        made.await.unwrap_err();
     });
 }
 
 /// Whether a shell behind these words may open a process's memory for writing.
-fn may_write_memory_of(pid: i32, before: &[&str]) -> bool {
+fn may_write_memory_of(pid: Pid, before: &[&str]) -> bool {
     let mut attacker = std::process::Command::new("env");
     attacker.args(before).args(["sh", "-c", &format!("echo tries; exec 3<>/proc/{pid}/mem")]);
     attacker.stderr(std::process::Stdio::null());
