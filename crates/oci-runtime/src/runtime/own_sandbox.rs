@@ -172,12 +172,12 @@ impl Container {
     /// As the OCI runtime refuses it: what is made there would wait for the thaw, and the shim with it.
     fn refuse_frozen(&self, request: &SandboxRequest) -> Result<(), RuntimeError> {
         let path = request.cgroups_path().path();
-        match Cgroup::at_path(path).map(|cgroup| cgroup.freeze_state()) {
-            Ok(FreezeState::Thawed) | Err(_) => Ok(()),
-            Ok(FreezeState::Frozen | FreezeState::Freezing) => {
-                Err(self.sandbox_error(Operation::Create, format!("its control group {path} is frozen")))
-            }
+        let is_frozen =
+            Cgroup::at_path(path).is_ok_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed);
+        if is_frozen {
+            return Err(self.sandbox_error(Operation::Create, format!("cgroup {path} is frozen")));
         }
+        Ok(())
     }
 
     /// Before anything of it exists. Its root will be mounted on the bundle's.

@@ -27,8 +27,7 @@ impl Container {
         }
         // crun leaves the cgroup if the kernel lets it make no process there, as in a pid namespace whose process 1 has just been
         // killed (crun 1.21; K16). If it knows a container of this id, the cgroup is that one's.
-        if matches!(error, RuntimeError::Failed { .. })
-            && let Some(path) = self.cgroups_path()
+        if let Some(path) = self.cgroups_path()
             && let Err(unknown) = self.state().await
             && unknown.is_not_found()
         {

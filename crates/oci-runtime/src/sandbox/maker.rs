@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
-use super::our_memory;
+use super::our_memory::{self, Closed};
 use super::program;
 use super::request::{NamespaceKind, SandboxRequest};
 use super::steps::{StandardStreams, Step, act};
@@ -295,7 +295,8 @@ fn clone(child: &mut SandboxChild, namespaces: c_int) -> io::Result<()> {
     let flags = IN_OUR_MEMORY | libc::SIGCHLD | namespaces;
     let number = child.pid;
     // The program wants all signals blocked, as they are meanwhile, and waits for them.
-    let result = our_memory::with_child(|| {
+    let closed = if namespaces & libc::CLONE_NEWUSER == 0 { Closed::by_child() } else { Closed::now() };
+    let result = our_memory::with_child(closed, || {
         // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit,
         // when clone returns: until then this thread, the only one that could touch `child`, waits.
         unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number) }

@@ -18,7 +18,7 @@ use nix::{
     sched::{CloneFlags, setns},
 };
 
-use super::our_memory;
+use super::our_memory::{self, Closed};
 
 /// `NS_GET_USERNS` of `ioctl_ns`.
 const GET_OWNER: libc::c_ulong = 0xb701;
@@ -69,7 +69,7 @@ pub(super) fn map(namespace: &File, file: &'static CStr) -> io::Result<String> {
 /// The kernel's.
 pub(super) fn become_user(uid: u32) -> io::Result<()> {
     // The kernel makes the memory of all threads not dumpable.
-    let _closed = our_memory::Closed::new();
+    let _closed = Closed::now();
     // SAFETY: only numbers. The C library's function would change every thread of the shim.
     Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) })?;
     Ok(())
@@ -99,7 +99,7 @@ fn run(request: &mut OpenRequest) -> io::Result<()> {
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     // Without a signal at its end it is no child that the reaper sees.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
-    let made = our_memory::with_child(|| {
+    let made = our_memory::with_child(Closed::now(), || {
         // SAFETY: the child has a stack of its own, makes only system calls, and has ended when clone returns.
         let child = unsafe { libc::clone(make, top, flags, (&raw mut *request).cast()) };
         if child > 0 {

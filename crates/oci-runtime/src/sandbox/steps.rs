@@ -120,12 +120,17 @@ pub(super) unsafe fn act(
             Step::RootOfNamespace => {
                 checked(syscall(libc::SYS_setresgid, 0, 0, 0))?;
                 checked(syscall(libc::SYS_setresuid, 0, 0, 0))?;
-                stay_closed()
+                close()
             }
             // `maker` does it.
             Step::Inside(_) => Err(libc::EINVAL),
             Step::EnterGroup(file) => checked(syscall(libc::SYS_write, *file, c"0".as_ptr(), 1_usize)),
-            Step::Join(file, kind) => checked(syscall(libc::SYS_setns, *file, *kind)),
+            Step::Join(file, kind) => {
+                if *kind == libc::CLONE_NEWUSER {
+                    close()?;
+                }
+                checked(syscall(libc::SYS_setns, *file, *kind))
+            }
             Step::Unshare(flags) => checked(syscall(libc::SYS_unshare, *flags)),
             Step::Write(path, text) => {
                 let flags = libc::O_WRONLY | libc::O_CLOEXEC;
@@ -181,6 +186,7 @@ pub(super) unsafe fn act(
                 unless(libc::ENOSYS, checked(syscall(libc::SYS_close_range, *kept + 1, c_int::MAX, 0)))
             }
             Step::NoCapabilities => {
+                close()?;
                 for capability in 0..=LAST_CAPABILITY {
                     let dropped =
                         checked(syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0));
@@ -194,7 +200,7 @@ pub(super) unsafe fn act(
                 checked(syscall(libc::SYS_setgroups, 0, none))?;
                 checked(syscall(libc::SYS_setresgid, *gid, *gid, *gid))?;
                 checked(syscall(libc::SYS_setresuid, *uid, *uid, *uid))?;
-                stay_closed()?;
+                close()?;
                 // Also of root.
                 let (header, sets) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
                 checked(syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()))
@@ -215,8 +221,9 @@ pub(super) unsafe fn act(
     }
 }
 
-/// With `fs.suid_dumpable = 1` the kernel opens the memory, which is the shim's, of a process that becomes another user.
-fn stay_closed() -> Result<(), c_int> {
+/// Closes the memory, which is the shim's, to other processes: before the child has fewer rights than the shim, and once more when it
+/// has become another user, for which the kernel opens it where `fs.suid_dumpable` is 1.
+fn close() -> Result<(), c_int> {
     // SAFETY: sets a flag of this memory, which the shim's waiting thread resets.
     checked(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
