@@ -23,8 +23,8 @@
 //!   no reply after [`Event::Abandoned`].
 //!
 //! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`,
-//! `sandbox`, `rounds`, `pod_restarts`, `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what it owns; docs/rules.md names the
-//! file that decides each rule.
+//! `sandbox`, `rounds`, `pod_restarts`, `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what
+//! it owns; docs/rules.md names the file that decides each rule.
 
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use control_api::paths::STATE_ROOT;
 use oci_runtime::stdio::LinePace;
 
 use crate::throttle::Throttle;
@@ -42,5 +43,5 @@ pub fn console_directory(socket: &Path) -> PathBuf {
     let name = socket.file_name().unwrap_or_default().to_string_lossy();
     // The name is a hash: 16 digits tell the pods of a node apart.
     let short: String = name.chars().take(16).collect();
-    Path::new("/run/podshim").join(format!("pty-{short}"))
+    Path::new(STATE_ROOT).join(format!("pty-{short}"))
 }
