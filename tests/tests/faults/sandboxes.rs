@@ -12,7 +12,7 @@ use containerd_shim_protos::shim::oci::Options;
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
 use e2e::direct::sandbox::DirectSandbox;
 use e2e::durations::{at_most, pace, seconds};
-use e2e::instance::signal;
+use e2e::instance::{CgroupDriver, signal};
 use e2e::{Containerd, Fault, FaultyRuntime, Task, wait};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -188,6 +188,51 @@ exec unshare --mount sh -c 'mkdir -p /run/systemd && mount -t tmpfs hanging /run
     ensure!(at_most(asked?, Duration::from_secs(2)), "the shim does not answer while it waits");
     let error = created.err().context("it was made without systemd")?.to_string();
     ensure!(error.contains("/run/systemd/private: no answer in 25s"), "{error}");
+    ensure_nothing_left(&sandbox, &root).await?;
+    sandbox.remove().await
+}
+
+/// A slice that may have no more groups below it.
+struct FullSlice(String);
+
+impl FullSlice {
+    async fn start() -> Result<Self> {
+        let name = format!("full_{}.slice", std::process::id());
+        e2e::output("systemctl", ["start", &name]).await?;
+        let slice = Self(name);
+        std::fs::write(format!("/sys/fs/cgroup/{}/cgroup.max.descendants", slice.0), "0")?;
+        Ok(slice)
+    }
+}
+
+impl Drop for FullSlice {
+    fn drop(&mut self) {
+        drop(std::process::Command::new("systemctl").args(["stop", &self.0]).status());
+    }
+}
+
+/// systemd takes the request, and then its job fails: the caller learns it at once, not when the job should have ended.
+#[tokio::test]
+async fn a_scope_that_systemd_cannot_start_is_reported_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    if node.cgroup_driver()? == CgroupDriver::Cgroupfs {
+        println!("this cgroup driver makes no scopes");
+        return Ok(());
+    }
+    let directory = tempfile::tempdir()?;
+    let root = directory.path().join("runc");
+    let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
+    let slice = FullSlice::start().await?;
+    let options = Options { systemd_cgroup: true, ..options(&root) };
+    let cgroup = format!("{}:cri-containerd:{}", slice.0, sandbox.id());
+    let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
+    let begun = Instant::now();
+    let error = sandbox.try_create(&create).await.err().context("it was made without a scope")?.to_string();
+    ensure!(at_most(begun.elapsed(), Duration::from_secs(5)), "{error} after {:?}", begun.elapsed());
+    ensure!(
+        error.contains(&format!("systemd has not started cri-containerd-{}.scope", sandbox.id())),
+        "{error}"
+    );
     ensure_nothing_left(&sandbox, &root).await?;
     sandbox.remove().await
 }

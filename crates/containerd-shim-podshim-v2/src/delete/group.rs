@@ -79,7 +79,8 @@ pub(super) struct Member {
 /// without those of which nothing is left. containerd 1.6 to 2.x run `delete` after each pod's regular end too: asking
 /// the runtime again then would cost a tenth of `ctr run`.
 pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, namespace: &str) -> Vec<Member> {
-    let mut bundles = BTreeMap::from([(own_id.to_owned(), own.path().to_owned())]);
+    let mut bundles = BTreeMap::new();
+    bundles.insert(own_id.to_owned(), own.path().to_owned());
     let folders = own.path().parent().into_iter().flat_map(folders_of_a_pod);
     let siblings = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     for entry in siblings.flatten() {

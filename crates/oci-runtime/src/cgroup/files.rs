@@ -1,7 +1,6 @@
 //! Reads the kernel's small text files. An absent file or field counts as empty.
 
 use std::{
-    collections::BTreeMap,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
@@ -150,7 +149,7 @@ pub(super) fn limit(text: &str) -> Option<u64> {
 
 /// A file of `key number` lines.
 #[derive(Debug, Default)]
-pub(super) struct KeyedNumbers(BTreeMap<String, u64>);
+pub(super) struct KeyedNumbers(Vec<(String, u64)>);
 
 impl KeyedNumbers {
     pub(super) fn parse(text: &str) -> Self {
@@ -162,7 +161,7 @@ impl KeyedNumbers {
     }
 
     pub(super) fn get(&self, key: &str) -> u64 {
-        self.0.get(key).copied().unwrap_or_default()
+        self.0.iter().find(|(name, _)| name == key).map_or(0, |(_, number)| *number)
     }
 
     pub(super) fn is_empty(&self) -> bool {

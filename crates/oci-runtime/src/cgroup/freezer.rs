@@ -1,7 +1,7 @@
 //! Freezes a group while its members are being signalled.
 //!
-//! Owns the thaw: a group that this module has frozen never stays frozen. The OCI runtime pauses a container for its
-//! user; podshim thaws one if the runtime fails to.
+//! Owns the thaw: a group that this module has frozen never stays frozen, but for that of podshim's own sandbox which its
+//! user pauses. The OCI runtime pauses a container; podshim thaws one if the runtime fails to.
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
 
@@ -17,7 +17,8 @@ const FREEZE_POLL: Duration = Duration::from_millis(1);
 /// A frozen group. Dropping it lets the members run; those with a deadly signal pending then die.
 #[derive(Debug)]
 pub(super) struct FrozenGroup {
-    state: PathBuf,
+    /// `None` once it shall stay frozen.
+    state: Option<PathBuf>,
     thawed: &'static str,
 }
 
@@ -32,11 +33,19 @@ impl Cgroup {
         }
     }
 
-    /// Stops every member until [`Self::thaw`]. Does not wait for the last.
-    pub(crate) fn freeze_for_good(&self) -> io::Result<()> {
-        let missing = || io::Error::new(io::ErrorKind::Unsupported, "it has no freezer");
-        let (state, frozen, _) = self.freezer().ok_or_else(missing)?;
-        fs::write(state, frozen)
+    /// Stops every member until [`Self::thaw`].
+    ///
+    /// # Errors
+    /// A member has not stopped within the limit, or cannot be stopped; then all of them run.
+    pub(crate) async fn freeze_until_thaw(&self) -> io::Result<()> {
+        let group = self.freeze().await;
+        match group {
+            Some(mut group) if self.freeze_state() == FreezeState::Frozen => {
+                group.state = None;
+                Ok(())
+            }
+            _ => Err(io::Error::other("cannot freeze its processes")),
+        }
     }
 
     /// Lets every member run, no matter what froze them. A missing freezer is no error.
@@ -64,7 +73,7 @@ impl Cgroup {
                 debug!(%error, state = %state.display(), "cannot freeze the cgroup: its processes are signalled while they run");
                 return guard;
             }
-            guard.get_or_insert_with(|| FrozenGroup { state: state.clone(), thawed });
+            guard.get_or_insert_with(|| FrozenGroup { state: Some(state.clone()), thawed });
             if self.freeze_state() == FreezeState::Frozen || Instant::now() >= deadline {
                 return guard;
             }
@@ -75,10 +84,11 @@ impl Cgroup {
 
 impl Drop for FrozenGroup {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.state, self.thawed)
-            && self.state.exists()
+        if let Some(state) = &self.state
+            && let Err(error) = fs::write(state, self.thawed)
+            && state.exists()
         {
-            warn!(%error, state = %self.state.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
+            warn!(%error, state = %state.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
         }
     }
 }

@@ -407,3 +407,16 @@ fn freezing_in_v2_is_not_frozen() {
         assert_eq!(cgroup.freeze_state(), expected);
     }
 }
+
+/// As runc and crun answer a pause: when the last process has stopped.
+#[test]
+fn a_group_stays_frozen_only_if_all_of_it_freezes() {
+    let directory = tempfile::tempdir().unwrap();
+    let cgroup = Cgroup::V2(directory.path().to_owned());
+    for (events, asked) in [("frozen 0", "0"), ("frozen 1", "1")] {
+        write(directory.path(), &[("cgroup.freeze", "0"), ("cgroup.events", events)]);
+        let frozen = run(async { cgroup.freeze_until_thaw().await });
+        assert_eq!(frozen.is_ok(), asked == "1", "{events}: {frozen:?}");
+        assert_eq!(fs::read_to_string(directory.path().join("cgroup.freeze")).unwrap(), asked, "{events}");
+    }
+}

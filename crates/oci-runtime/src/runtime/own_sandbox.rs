@@ -262,7 +262,7 @@ impl Container {
         self.sandbox_error(Operation::Checkpoint, message.to_owned())
     }
 
-    pub(super) fn freeze_sandbox(
+    pub(super) async fn freeze_sandbox(
         &self,
         cgroup: Option<&Cgroup>,
         operation: Operation,
@@ -272,7 +272,7 @@ impl Container {
             return Err(failed(io::Error::new(io::ErrorKind::NotFound, "it has no cgroup any more")));
         };
         match operation {
-            Operation::Pause => cgroup.freeze_for_good().map_err(failed),
+            Operation::Pause => cgroup.freeze_until_thaw().await.map_err(failed),
             _ => cgroup.thaw().map_err(failed),
         }
     }

@@ -11,7 +11,7 @@ impl Container {
     /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.
     pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         if self.sandbox.is_some() {
-            return self.freeze_sandbox(cgroup, Operation::Pause);
+            return self.freeze_sandbox(cgroup, Operation::Pause).await;
         }
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("pause");
@@ -26,7 +26,7 @@ impl Container {
     /// `resume`: thaws a paused container. If the runtime fails to, podshim thaws `cgroup` itself (K17).
     pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         if self.sandbox.is_some() {
-            return self.freeze_sandbox(cgroup, Operation::Resume);
+            return self.freeze_sandbox(cgroup, Operation::Resume).await;
         }
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("resume");

@@ -31,7 +31,7 @@ impl Container {
             && let Err(unknown) = self.state().await
             && unknown.is_not_found()
         {
-            self.report_left_cgroup(Operation::Create, remove_empty(&path));
+            self.report_left_cgroup(Operation::Create, remove_empty(&path).await);
         }
     }
 

@@ -14,6 +14,8 @@ use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
 /// For systemd to run the scope's job; runc waits as long.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(1);
+/// Of so many polls one asks systemd, whose one thread has the scopes of all other pods to make.
+const POLLS_OF_A_QUESTION: u32 = 100;
 /// For systemd to end a scope that is empty. It notices that by itself too; a Delete has ten seconds.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -21,7 +23,7 @@ impl Scope {
     /// Makes the scope of a process that waits, and returns when it is in it.
     ///
     /// # Errors
-    /// systemd refuses it, or has not made it in time.
+    /// systemd refuses it, its job fails, or systemd has not made it in time.
     pub(crate) async fn start(
         &self,
         pid: Pid,
@@ -35,9 +37,15 @@ impl Scope {
         let mut manager = Manager::connect().await.map_err(in_words)?;
         manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
         let deadline = Instant::now() + START_LIMIT;
+        let mut polls = 0_u32;
         while !self.has(pid).map_err(|error| error.to_string())? {
-            if Instant::now() >= deadline {
-                return Err(format!("systemd has not made {} in {START_LIMIT:?}", self.unit));
+            polls += 1;
+            // After a job that failed systemd has no such unit any more (CollectMode). When it runs anew, which
+            // ends this connection, only the limit is left.
+            let has_failed = polls.is_multiple_of(POLLS_OF_A_QUESTION)
+                && manager.find_unit(&self.unit).await.is_err_and(|error| error.is_no_such_unit());
+            if has_failed || Instant::now() >= deadline {
+                return Err(format!("systemd has not started {}: see its journal", self.unit));
             }
             sleep(START_POLL).await;
         }

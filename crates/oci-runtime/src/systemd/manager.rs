@@ -119,6 +119,14 @@ impl Manager {
         self.call("StartTransientUnit", &body).await
     }
 
+    /// Asks whether there is a unit.
+    ///
+    /// # Errors
+    /// systemd has none of that name, or cannot be reached.
+    pub(crate) async fn find_unit(&mut self, unit: &str) -> Result<(), SystemdError> {
+        self.call("GetUnit", &Body::default().text(unit)).await
+    }
+
     /// Changes properties of a unit that runs, until the node restarts.
     ///
     /// # Errors

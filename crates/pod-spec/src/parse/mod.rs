@@ -45,8 +45,8 @@ use word::word;
 /// S5: everything of 11.4 that annotations alone can show, all of it at once.
 pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
     // Sorted, so that the same pod gets the same message whatever map the caller uses.
-    let mut ours: BTreeMap<&str, &str> =
-        annotations.into_iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))).collect();
+    let mut ours = BTreeMap::new();
+    ours.extend(annotations.into_iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))));
     if ours.is_empty() {
         return Ok(Parsed::default());
     }

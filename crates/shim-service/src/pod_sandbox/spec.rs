@@ -35,7 +35,8 @@ const PAUSE_USER: u32 = 65_535;
 /// mounts.
 pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, pins: &Pins) -> Value {
     // What podshim reads alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
-    let mut annotations: BTreeMap<&str, &str> = ours(config).collect();
+    let mut annotations: BTreeMap<&str, &str> = BTreeMap::new();
+    annotations.extend(ours(config));
     annotations.extend([
         (CONTAINER_TYPE, SANDBOX),
         (SANDBOX_ID, id),
