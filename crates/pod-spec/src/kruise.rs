@@ -76,11 +76,12 @@ enum Upgrade {
 
 /// The SidecarSets by name, as Kruise writes them, and the containers of each as its list has them.
 fn sidecars(sets: &str, working: Option<&str>) -> Result<Vec<Sidecar>, MarksProblem> {
-    let sets: BTreeMap<_, _> = object(SIDECARSETS, sets)?.into_iter().collect();
+    let mut by_name: BTreeMap<String, Value> = BTreeMap::new();
+    by_name.extend(object(SIDECARSETS, sets)?);
     let hot = working.map_or(Ok(Map::new()), |working| object(WORKING, working))?;
     let lists: Vec<&Vec<Value>> =
-        sets.values().filter_map(|set| set.get("sidecarList").and_then(Value::as_array)).collect();
-    if lists.is_empty() && !sets.is_empty() {
+        by_name.values().filter_map(|set| set.get("sidecarList").and_then(Value::as_array)).collect();
+    if lists.is_empty() && !by_name.is_empty() {
         return Err(MarksProblem::NoList);
     }
     let mut seen = BTreeSet::new();

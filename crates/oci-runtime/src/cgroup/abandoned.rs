@@ -92,7 +92,8 @@ impl Found {
             true => vec![mount.directory_of(cgroups_path)],
             false => places_of(cgroups_path, mount, &own),
         });
-        let directories: BTreeSet<_> = places.filter(|directory| directory.is_dir()).collect();
+        let mut directories = BTreeSet::new();
+        directories.extend(places.filter(|directory| directory.is_dir()));
         Ok((!directories.is_empty()).then_some(Self { directories, mounts, own }))
     }
 

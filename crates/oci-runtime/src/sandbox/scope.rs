@@ -40,12 +40,12 @@ impl Scope {
         let mut polls = 0_u32;
         while !self.has(pid).map_err(|error| error.to_string())? {
             polls += 1;
-            // After a job that failed systemd has no such unit any more (CollectMode). When it runs anew, which
-            // ends this connection, only the limit is left.
+            // After a job that failed systemd has no such unit any more (CollectMode). If it executes itself again,
+            // which ends this connection, only the limit is left.
             let has_failed = polls.is_multiple_of(POLLS_OF_A_QUESTION)
                 && manager.find_unit(&self.unit).await.is_err_and(|error| error.is_no_such_unit());
             if has_failed || Instant::now() >= deadline {
-                return Err(format!("systemd has not started {}: see its journal", self.unit));
+                return Err(format!("systemd has not started {}: its journal may say why", self.unit));
             }
             sleep(START_POLL).await;
         }

@@ -218,10 +218,11 @@ impl Fields {
     }
 
     fn map(&self, number: u32) -> Option<BTreeMap<String, String>> {
-        let entry = |bytes| {
+        let mut map = BTreeMap::new();
+        for bytes in self.bytes(number) {
             let entry = Self::read(bytes)?;
-            Some((entry.text(1)?, entry.text(2)?))
-        };
-        self.bytes(number).map(entry).collect()
+            map.insert(entry.text(1)?, entry.text(2)?);
+        }
+        Some(map)
     }
 }
