@@ -99,7 +99,7 @@ pub enum Charge {
 #[derive(Debug, Default)]
 struct Table {
     watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
-    parked: BTreeMap<Pid, Parked>,
+    early_exits: BTreeMap<Pid, EarlyExit>,
     tickets: BTreeSet<u64>,
     last_ticket: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
@@ -110,7 +110,7 @@ struct Table {
 
 /// An exit without a watcher, and the processor time of the process.
 #[derive(Debug)]
-struct Parked {
+struct EarlyExit {
     exit: Exit,
     used: Duration,
 }
@@ -134,7 +134,7 @@ impl Drop for Ticket {
         let mut table = self.table.borrow_mut();
         table.tickets.remove(&self.number);
         if table.tickets.is_empty() {
-            table.parked.clear();
+            table.early_exits.clear();
         }
     }
 }
@@ -260,17 +260,17 @@ impl Reaper {
                         format!("process {pid} is not a child of the shim"),
                     ));
                 }
-                // A parked exit under a pid that exists again belongs to an orphan, not to this process.
-                self.table.borrow_mut().parked.remove(&pid);
+                // An early exit under a pid that exists again belongs to an orphan, not to this process.
+                self.table.borrow_mut().early_exits.remove(&pid);
                 Ok((process, self.register(pid)))
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                let parked = self.table.borrow_mut().parked.remove(&pid);
-                let parked = parked.ok_or_else(|| {
+                let early = self.table.borrow_mut().early_exits.remove(&pid);
+                let early = early.ok_or_else(|| {
                     io::Error::new(io::ErrorKind::NotFound, format!("there is no process {pid}"))
                 })?;
                 let (sender, receiver) = oneshot::channel();
-                let _ = sender.send(parked.exit);
+                let _ = sender.send(early.exit);
                 Ok((Process::already_exited(pid), ExitWatch(receiver)))
             }
             Err(error) => Err(error),
@@ -280,8 +280,8 @@ impl Reaper {
     /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
     /// container's cgroup only after runc's init has begun there, which is an eighth of what an exec takes.
     pub fn adopt_exec(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
-        let parked = || self.table.borrow().parked.get(&pid).map(|parked| parked.used);
-        let used = process::processor_time_of(pid).or_else(parked).unwrap_or_default();
+        let early = || self.table.borrow().early_exits.get(&pid).map(|early| early.used);
+        let used = process::processor_time_of(pid).or_else(early).unwrap_or_default();
         let adopted = self.adopt(ticket, pid)?;
         self.table.borrow_mut().charge(self.charge, used);
         Ok(adopted)
@@ -337,7 +337,9 @@ impl Reaper {
         match table.watched.remove(&pid) {
             // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
-            None if !table.tickets.is_empty() => drop(table.parked.insert(pid, Parked { exit, used })),
+            None if !table.tickets.is_empty() => {
+                drop(table.early_exits.insert(pid, EarlyExit { exit, used }))
+            }
             None => debug!(%pid, code = exit.code, "reaped an orphan"),
         }
     }

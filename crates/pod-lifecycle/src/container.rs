@@ -23,7 +23,7 @@ use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hooks::Hooks;
 use crate::container::lone_stop::LoneStop;
-use crate::container::phase::{BeforeRemoval, ExitedFrom, Parked, Part, Phase, Program};
+use crate::container::phase::{BeforeRemoval, DeferredSignal, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
 use crate::interface::exit::Exit;
@@ -74,7 +74,7 @@ pub(crate) struct EndedStart {
     /// An exit that came meanwhile.
     pub(crate) early_exit: Option<Exit>,
     /// The signals that came meanwhile.
-    pub(crate) signals: Vec<Parked>,
+    pub(crate) signals: Vec<DeferredSignal>,
 }
 
 /// A removal that has ended.
@@ -89,7 +89,7 @@ pub(crate) struct EndedRemoval {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InitExit {
     /// A start or a removal is under way; the exit counts when that has ended.
-    Parked,
+    Deferred,
     /// It counts now.
     From(ExitedFrom),
     /// There was no process.
@@ -98,7 +98,7 @@ pub(crate) enum InitExit {
 
 /// What is left to answer when a container is gone.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct RemovedContainer {
     pub(crate) container: Container,
     /// Requests that get no other answer than that it is gone.
     pub(crate) waiters: Vec<RequestId>,
@@ -300,7 +300,7 @@ impl Container {
             Phase::Created => (Status::Created, self.pid, None),
             Phase::CompletedAgain { .. } => (Status::Created, stand_in, None),
             Phase::Creating { .. } | Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
-            // F13: the pid of a parked exit is dead already.
+            // F13: the pid of a deferred exit is dead already.
             Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
             Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::EndingUnrun { .. } => {
                 (running, self.pid, None)

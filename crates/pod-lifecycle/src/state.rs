@@ -9,7 +9,7 @@ use std::time::Duration;
 use pod_spec::{ExitCodes, Link, Others, Plan, RestartPolicy, Role, Settings};
 
 use crate::container::exec::Exec;
-use crate::container::{Container, Remains};
+use crate::container::{Container, RemovedContainer};
 use crate::interface::action::{Action, Reply};
 use crate::interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 use crate::interface::milestone::Milestone;
@@ -323,7 +323,7 @@ impl State {
     }
 
     /// Drops a container from the tables. Returns what is left to answer.
-    pub(crate) fn remove_container(&mut self, id: &ContainerId) -> Option<Remains> {
+    pub(crate) fn remove_container(&mut self, id: &ContainerId) -> Option<RemovedContainer> {
         let container = self.containers.remove(id)?;
         if self.sandbox.id() == Some(id) {
             self.sandbox.deleted();

@@ -17,9 +17,9 @@ const CARRIERS: [&str; 9] = [
     "EndedCreate",
     "EndedRemoval",
     "EndedStart",
-    "ExecRemains",
+    "RemovedExec",
     "PodFailure",
-    "Remains",
+    "RemovedContainer",
     "Waiting",
 ];
 

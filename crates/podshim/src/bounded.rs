@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::signals::{Signals, Woken};
+use crate::signals::{Signals, WaitResult};
 
 /// For a program that usually ends at once. It may wait for a service that hangs.
 const USUAL_LIMIT: Duration = Duration::from_secs(30);
@@ -63,7 +63,9 @@ pub fn run(command: &mut Command, bound: Bound<'_>) -> io::Result<Over> {
             return Ok(Over::Late);
         }
         match bound.signals {
-            Some(signals) if signals.wait(left.min(pause))? == Woken::BySignal => return Ok(Over::BySignal),
+            Some(signals) if signals.wait(left.min(pause))? == WaitResult::BySignal => {
+                return Ok(Over::BySignal);
+            }
             Some(_) => {}
             None => thread::sleep(left.min(pause)),
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::output::{Colour, Paint};
+use crate::output::{ColorMode, Colour};
 
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -77,7 +77,7 @@ impl Finding {
     }
 
     /// Lines for people: `file:line: error: message`, then value and fix.
-    pub fn show(&self, paint: Paint) -> String {
+    pub fn show(&self, paint: ColorMode) -> String {
         let severity = match self.severity {
             Severity::Error => paint.text(Colour::Red, "error"),
             Severity::Warning => paint.text(Colour::Yellow, "warning"),

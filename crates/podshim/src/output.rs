@@ -9,7 +9,7 @@ use crate::terminal::ColourChoice;
 
 /// Whether text gets colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paint {
+pub enum ColorMode {
     /// With escape sequences.
     Colours,
     /// Without them.
@@ -41,7 +41,7 @@ pub enum Format {
     Json,
 }
 
-impl Paint {
+impl ColorMode {
     /// The result of `--color`, NO_COLOR and the kind of stream.
     pub fn of(stream: &impl IsTerminal) -> Self {
         if ColourChoice::is_for(stream) { Self::Colours } else { Self::Plain }
@@ -103,7 +103,7 @@ impl Table {
 
     /// The table as text, without blanks at the ends of lines. With `columns` the widest columns shrink until the table
     /// fits, each as far as its heading and `SHORTEST` allow; text that is cut ends with `…`.
-    pub fn show(&self, paint: Paint, columns: Option<usize>) -> String {
+    pub fn show(&self, paint: ColorMode, columns: Option<usize>) -> String {
         let widths = self.widths(columns);
         let mut shown = String::new();
         for row in &self.rows {
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn a_table_without_a_width_is_whole() {
-        assert!(table().show(Paint::Plain, None).lines().all(|line| line.chars().count() <= 87));
-        assert!(table().show(Paint::Plain, None).contains("goes on and on"));
+        assert!(table().show(ColorMode::Plain, None).lines().all(|line| line.chars().count() <= 87));
+        assert!(table().show(ColorMode::Plain, None).contains("goes on and on"));
     }
 
     #[test]
     fn the_widest_column_gives_first() {
-        let shown = table().show(Paint::Plain, Some(80));
+        let shown = table().show(ColorMode::Plain, Some(80));
         assert_eq!(
             shown.lines().nth(1),
             Some("a-container-of-some-length  waits for something with a long name that goes o…  1")
         );
-        let narrow = table().show(Paint::Plain, Some(30));
+        let narrow = table().show(ColorMode::Plain, Some(30));
         assert_eq!(narrow.lines().nth(1), Some("a-container-…  waits for s…  1"));
         assert_eq!(narrow.lines().nth(2), Some("b              waits for s…  1"));
     }
@@ -191,7 +191,7 @@ mod tests {
     /// A table that cannot shrink further is wider than the terminal.
     #[test]
     fn headings_are_never_cut() {
-        let shown = table().show(Paint::Plain, Some(10));
+        let shown = table().show(ColorMode::Plain, Some(10));
         assert_eq!(shown.lines().nth(1), Some("a-conta…  waits f…  1"));
     }
 }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum WaitResult {
     /// What was waited for is there, or the time is over.
     ByTime,
     /// A signal has arrived, now or before.
@@ -40,7 +40,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system's error.
-    pub fn wait(&self, time: Duration) -> io::Result<Woken> {
+    pub fn wait(&self, time: Duration) -> io::Result<WaitResult> {
         self.poll(None, Some(time))
     }
 
@@ -48,11 +48,11 @@ impl Signals {
     ///
     /// # Errors
     /// The system's error.
-    pub fn wait_with(&self, other: BorrowedFd<'_>) -> io::Result<Woken> {
+    pub fn wait_with(&self, other: BorrowedFd<'_>) -> io::Result<WaitResult> {
         self.poll(Some(other), None)
     }
 
-    fn poll(&self, other: Option<BorrowedFd<'_>>, time: Option<Duration>) -> io::Result<Woken> {
+    fn poll(&self, other: Option<BorrowedFd<'_>>, time: Option<Duration>) -> io::Result<WaitResult> {
         let arrived = self.arrived.as_fd();
         let mut descriptors: Vec<_> = [Some(arrived), other]
             .into_iter()
@@ -64,10 +64,10 @@ impl Signals {
             tv_nsec: time.subsec_nanos().into(),
         });
         match poll(&mut descriptors, time.as_ref()) {
-            Err(rustix::io::Errno::INTR) => Ok(Woken::ByTime),
+            Err(rustix::io::Errno::INTR) => Ok(WaitResult::ByTime),
             Err(error) => Err(error.into()),
-            Ok(_) if descriptors[0].revents().is_empty() => Ok(Woken::ByTime),
-            Ok(_) => Ok(Woken::BySignal),
+            Ok(_) if descriptors[0].revents().is_empty() => Ok(WaitResult::ByTime),
+            Ok(_) => Ok(WaitResult::BySignal),
         }
     }
 }

@@ -9,7 +9,7 @@ use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Request};
 
 use crate::details::CheckpointDetails;
 use crate::error::{failure, runtime_failure};
-use crate::report::{Finisher, Product};
+use crate::report::{Finisher, OperationResult};
 use crate::resources::Resources;
 
 /// The request to the pod. Adds to `details` the `criu` that the container's options name.
@@ -45,7 +45,7 @@ pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.prepare().await {
-            Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
+            Ok(stdio) => done.finish(Outcome::Ok, OperationResult::Stdio(Box::new(stdio))),
             Err(failed) => done.fail_create(failed),
         }
     });
@@ -59,7 +59,7 @@ pub(crate) fn restore(resources: &Resources, done: Finisher) {
     let (launcher, limits, size) = (resources.launcher(), resources.limits().cloned(), resources.size());
     tokio::task::spawn_local(async move {
         match launcher.restore(streams, limits, size).await {
-            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
+            Ok(new) => done.finish(new.outcome(), OperationResult::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });

@@ -16,7 +16,7 @@ use crate::error::failure;
 use crate::incarnation::{NewExec, NewIncarnation};
 use crate::listen;
 use crate::names::names;
-use crate::report::{Completion, Finisher, Product, Report, ReportSender};
+use crate::report::{Completion, Finisher, OperationResult, Report, ReportSender};
 use crate::resources::Resources;
 use crate::state::State;
 
@@ -26,17 +26,17 @@ const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 /// Keeps what an operation has left. Returns the event for the pod and the watch of a new process, which begins after the
 /// event: the pod must know a process before it is fed its exit. `None`: the operation goes on.
 pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Event, Option<Watch>)> {
-    let Completion { op, container, mut outcome, product } = completion;
+    let Completion { op, container, mut outcome, result } = completion;
     let mut new_process = None;
-    match product {
-        Product::Nothing => {}
-        Product::Stdio(stdio) => {
+    match result {
+        OperationResult::Nothing => {}
+        OperationResult::Stdio(stdio) => {
             state.close_unused_fifos(&container);
             if let Some(resources) = state.containers.get_mut(&container) {
                 resources.stdio_opened(*stdio);
             }
         }
-        Product::Created(created) => {
+        OperationResult::Created(created) => {
             let (stdio, new) = *created;
             state.close_unused_fifos(&container);
             if let Some(resources) = state.containers.get_mut(&container) {
@@ -44,14 +44,14 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             }
             new_process = Some(keep_process(state, &container, new));
         }
-        Product::Recreated(new) if is_outdated(state, &container, &new) => {
+        OperationResult::Recreated(new) if is_outdated(state, &container, &new) => {
             apply_newer_limits(state, op, container, outcome, new);
             return None;
         }
-        Product::Recreated(new) => {
+        OperationResult::Recreated(new) => {
             new_process = Some(keep_process(state, &container, *new));
         }
-        Product::Exec(exec, new) => {
+        OperationResult::Exec(exec, new) => {
             let NewExec { stdio, console, process, exit } = *new;
             let resources = state.containers.get_mut(&container);
             if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec))
@@ -62,19 +62,21 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             let target = Target { container: container.clone(), exec: Some(exec) };
             new_process = Some(Watch { target, exit, oom: None });
         }
-        Product::Removed if is_delete_awaited(state, &container) => {
+        OperationResult::Removed if is_delete_awaited(state, &container) => {
             state.forget(&container);
             state.pids.forget(&container);
         }
         // Trap 12: containerd gave up waiting. If the container were forgotten now, the next Delete would get NotFound,
         // no Shutdown would follow, and the shim would never end.
-        Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
-        Product::CreateFailed(fifos) => {
+        OperationResult::Removed => {
+            outcome = Outcome::Failed(failure("no caller waited for the end of its delete"))
+        }
+        OperationResult::CreateFailed(fifos) => {
             state.forget(&container);
             names().remove_container(container.as_str());
             state.keep_unused_fifos(container, fifos);
         }
-        Product::RemovedExec(exec) => {
+        OperationResult::RemovedExec(exec) => {
             if let Some(resources) = state.containers.get_mut(&container) {
                 resources.remove_exec(&exec);
             }
@@ -102,7 +104,7 @@ fn apply_newer_limits(
     let done = Finisher::new(op, container, state.reports.clone());
     tokio::task::spawn_local(async move {
         launcher.apply_limits(&mut new, limits).await;
-        done.finish(outcome, Product::Recreated(new));
+        done.finish(outcome, OperationResult::Recreated(new));
     });
 }
 

@@ -23,7 +23,7 @@ use crate::gate;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
-use crate::report::{Finisher, Product};
+use crate::report::{Finisher, OperationResult};
 use crate::resources::{Resources, RootfsUse};
 use crate::sandbox_requests;
 use crate::state::State;
@@ -121,7 +121,7 @@ fn create(resources: &Resources, done: Finisher) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.create().await {
-            Ok(created) => done.finish(created.1.outcome(), Product::Created(Box::new(created))),
+            Ok(created) => done.finish(created.1.outcome(), OperationResult::Created(Box::new(created))),
             Err(failed) => done.fail_create(failed),
         }
     });
@@ -131,7 +131,7 @@ fn create_completed(resources: &Resources, done: Finisher) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.connected_stdio().await {
-            Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
+            Ok(stdio) => done.finish(Outcome::Ok, OperationResult::Stdio(Box::new(stdio))),
             Err(failure) => done.fail_create(failure.into()),
         }
     });
@@ -181,7 +181,7 @@ fn recreate(resources: &mut Resources, done: Finisher) {
             false => launcher.recreate(streams, before, limits).await,
         };
         match new {
-            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
+            Ok(new) => done.finish(new.outcome(), OperationResult::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });
@@ -220,7 +220,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
         {
             warn!(container = runtime.id(), %error, "cannot mark the bundle as removed: a later `delete` removes the container once more");
         }
-        done.finish(Outcome::Ok, Product::Removed);
+        done.finish(Outcome::Ok, OperationResult::Removed);
     });
 }
 
@@ -265,7 +265,7 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
         match launcher.start_exec(id, details).await {
             Ok(new) => {
                 let pid = new.process.pid().as_raw().unsigned_abs();
-                done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));
+                done.finish(Outcome::Process { pid }, OperationResult::Exec(exec, Box::new(new)));
             }
             Err(failure) => done.fail(failure),
         }
@@ -283,7 +283,7 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
             // If it fails: the bundle is removed soon after.
             let _ = std::fs::remove_file(path);
         }
-        done.finish(Outcome::Ok, Product::RemovedExec(exec));
+        done.finish(Outcome::Ok, OperationResult::RemovedExec(exec));
     });
 }
 

@@ -73,7 +73,7 @@ impl PodSandbox {
             (true, name) if !name.is_empty() => name.to_owned(),
             _ => String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned(),
         };
-        // A node may have none; a pod without them because of an error would stay so.
+        // A node may lack the file. A read error fails the sandbox: the pod would never get the file later.
         let read_if_there = |path: &str| if Path::new(path).exists() { read(path) } else { Ok(Vec::new()) };
         let resolv_conf = spec::resolv_conf(&config, read_if_there(spec::RESOLV_CONF.1)?);
         let request = PinsRequest {

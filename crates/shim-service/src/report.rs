@@ -35,7 +35,7 @@ impl Report {
 }
 
 /// What an operation leaves to the owner beside its outcome.
-pub(crate) enum Product {
+pub(crate) enum OperationResult {
     Nothing,
     /// The container's open stdio. A completed init that is created once more has it too, without a process.
     Stdio(Box<Stdio>),
@@ -58,7 +58,7 @@ pub(crate) struct Completion {
     pub(crate) op: OpId,
     pub(crate) container: ContainerId,
     pub(crate) outcome: Outcome,
-    pub(crate) product: Product,
+    pub(crate) result: OperationResult,
 }
 
 /// An Update that the OCI runtime could not apply.
@@ -93,25 +93,25 @@ impl Finisher {
         &self.container
     }
 
-    pub(crate) fn finish(self, outcome: Outcome, product: Product) {
+    pub(crate) fn finish(self, outcome: Outcome, result: OperationResult) {
         let Self { op, container, reports } = self;
         // It fails if the owner has ended: no report is read any more.
-        let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
+        let _ = reports.send(Report::Completed(Completion { op, container, outcome, result }));
     }
 
     pub(crate) fn fail(self, failure: Failure) {
-        self.finish(Outcome::Failed(failure), Product::Nothing);
+        self.finish(Outcome::Failed(failure), OperationResult::Nothing);
     }
 
     pub(crate) fn fail_create(self, failed: FailedCreate) {
-        self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
+        self.finish(Outcome::Failed(failed.failure), OperationResult::CreateFailed(failed.fifos));
     }
 
     /// Runs an operation that leaves nothing to the owner.
     pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
         tokio::task::spawn_local(async move {
             match work.await {
-                Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
+                Ok(()) => self.finish(Outcome::Ok, OperationResult::Nothing),
                 Err(failure) => self.fail(failure),
             }
         });

@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::node;
 use crate::options::RuntimeOptions;
 use crate::pod_sandbox::{PodSandbox, SandboxDetails};
-use crate::report::{Finisher, Product, Report};
+use crate::report::{Finisher, OperationResult, Report};
 use crate::state::State;
 use crate::streams::StreamAddresses;
 
@@ -90,14 +90,14 @@ fn name_entry(state: &State, sandbox: &PodSandbox) {
 pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: Finisher) {
     match operation {
         // CONTRACT §5: pid 0 is none.
-        Operation::Create => done.finish(Outcome::Process { pid: 0 }, Product::Nothing),
-        Operation::Start | Operation::KillRemaining => done.finish(Outcome::Ok, Product::Nothing),
+        Operation::Create => done.finish(Outcome::Process { pid: 0 }, OperationResult::Nothing),
+        Operation::Start | Operation::KillRemaining => done.finish(Outcome::Ok, OperationResult::Nothing),
         Operation::Remove => {
             let bundle = state.containers.get(id).map(|resources| resources.bundle());
             if let Some(Err(error)) = bundle.map(Bundle::mark_removed) {
                 warn!(container = %id, %error, "cannot mark the bundle as removed");
             }
-            done.finish(Outcome::Ok, Product::Removed);
+            done.finish(Outcome::Ok, OperationResult::Removed);
         }
         _ => done.fail(failure(format!("sandbox {id} has no process"))),
     }

@@ -137,7 +137,7 @@ impl State {
         self.lifetime.stop_signalled();
     }
 
-    /// A container is created: the shim does not leave for want of one.
+    /// A container is created: the shim no longer exits for lack of one.
     pub(crate) fn create_requested(&mut self) {
         self.lifetime.create_requested();
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use e2e::chart::{Row, chart};
 use e2e::durations::SOON;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
-use podshim::output::Paint;
+use podshim::output::ColorMode;
 use podshim::timeline::text;
 
 /// The pod's members: name, role. In the order the plan gives them.
@@ -88,8 +88,8 @@ async fn show(node: &Containerd, runtime: Runtime) -> Result<Verdict> {
     pod.stop_all_at_once(Duration::from_secs(20)).await?;
     let timeline = pod.timeline()?;
     let chart = chart(&rows(&pod).await?, &timeline);
-    println!("{}", text::legend(&chart, Paint::Plain));
-    print!("{}", text::lanes(&chart, COLUMNS, Paint::Plain));
+    println!("{}", text::legend(&chart, ColorMode::Plain));
+    print!("{}", text::lanes(&chart, COLUMNS, ColorMode::Plain));
     pod.remove().await?;
 
     println!();

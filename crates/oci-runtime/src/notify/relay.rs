@@ -278,7 +278,7 @@ fn pause() {
 ///
 /// # Errors
 /// `WouldBlock` if there is none, `BrokenPipe` if the helper has ended.
-pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<Report<'_>>> {
+pub(super) fn next_report(reports: RawFd, room: &mut ReceiveBuffer) -> io::Result<Option<Report<'_>>> {
     let mut control: Control = [0; _];
     let mut buffer = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     let mut header = header(&mut buffer, &mut control);
@@ -309,9 +309,9 @@ pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<
 }
 
 /// A buffer for [`next_report`].
-pub(super) type Room = Box<[u8; HEAD + MESSAGE_LONGEST]>;
+pub(super) type ReceiveBuffer = Box<[u8; HEAD + MESSAGE_LONGEST]>;
 
 /// An empty buffer.
-pub(super) fn room() -> Room {
+pub(super) fn room() -> ReceiveBuffer {
     Box::new([0; _])
 }

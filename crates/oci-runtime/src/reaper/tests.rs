@@ -68,12 +68,12 @@ fn spawns_of_one_moment_have_a_round_each() {
 }
 
 #[test]
-fn an_exit_before_adoption_is_parked_for_the_holder_of_a_ticket() {
+fn an_exit_before_adoption_is_kept_for_the_holder_of_a_ticket() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let ticket = reaper.ticket();
         let pid = orphan(&reaper, "exit 3").await;
-        until(|| reaper.table.borrow().parked.contains_key(&pid)).await;
+        until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
         let (process, exit) = reaper.adopt(&ticket, pid).unwrap();
         assert_eq!(within(exit).await.code, 3);
         assert!(!process.is_running());
@@ -91,7 +91,7 @@ fn an_exit_before_adoption_is_found_though_its_session_lives_on() {
         let reaper = Reaper::start().unwrap();
         let ticket = reaper.ticket();
         let pid = orphan(&reaper, "exec setsid sh -c 'sleep 1000 & exit 3'").await;
-        until(|| reaper.table.borrow().parked.contains_key(&pid)).await;
+        until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
         nix::sys::signal::killpg(pid, None).expect("its session lives on");
         let adopted = reaper.adopt(&ticket, pid);
         nix::sys::signal::killpg(pid, Signal::SIGKILL).unwrap();
@@ -164,21 +164,21 @@ fn orphans_are_reaped_and_forgotten() {
         until(|| Process::open(pid).is_err()).await;
         let ticket = reaper.ticket();
         assert_eq!(reaper.adopt(&ticket, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(reaper.table.borrow().parked.is_empty());
+        assert!(reaper.table.borrow().early_exits.is_empty());
     });
 }
 
 #[test]
-fn parked_exits_go_with_the_last_ticket() {
+fn early_exits_go_with_the_last_ticket() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let (first, second) = (reaper.ticket(), reaper.ticket());
         let pid = orphan(&reaper, "exit 0").await;
-        until(|| reaper.table.borrow().parked.contains_key(&pid)).await;
+        until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
         drop(first);
-        assert!(reaper.table.borrow().parked.contains_key(&pid));
+        assert!(reaper.table.borrow().early_exits.contains_key(&pid));
         drop(second);
-        assert!(reaper.table.borrow().parked.is_empty());
+        assert!(reaper.table.borrow().early_exits.is_empty());
     });
 }
 
@@ -288,7 +288,7 @@ fn the_beginning_of_an_exec_counts_as_its_commands() {
             let before = reaper.processor_time_for(Charge::Probes);
             let ticket = reaper.ticket();
             let pid = orphan(&reaper, &format!("{spin}; {then}")).await;
-            until(|| reaper.table.borrow().parked.contains_key(&pid) || program(pid) == "sleep").await;
+            until(|| reaper.table.borrow().early_exits.contains_key(&pid) || program(pid) == "sleep").await;
             let _adopted = probes.adopt_exec(&ticket, pid).unwrap();
             let used = reaper.processor_time_for(Charge::Probes) - before;
             assert!((10..5000).contains(&used.as_millis()), "{then}: {used:?}");

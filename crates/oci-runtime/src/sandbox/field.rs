@@ -51,7 +51,7 @@ pub(super) fn list<'spec>(value: &'spec Value, field: &str) -> Result<&'spec [Va
     }
 }
 
-/// An object, or none, if all of its fields that say something are known.
+/// Returns the object, if there is one, after it has checked that every field with a value is a `known` one.
 pub(super) fn only<'spec>(
     value: &'spec Value,
     above: &str,

@@ -107,7 +107,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Of all of them: on a node with both, the controllers are v1's.
+    /// The version of all groups; on a hybrid node v1, which has the controllers.
     pub(crate) fn version(&self) -> CgroupVersion {
         self.0.first().map_or(CgroupVersion::V1, |group| group.mount.version)
     }

@@ -50,7 +50,7 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
             }
             return Err(refused(""));
         };
-        // Of the others, zero says as much as nothing.
+        // For every other field zero means unset.
         let says_something =
             |field: &str, value: &Value| field == "swappiness" && value.is_number() || !is_empty(value);
         for (field, value) in fields.iter().filter(|(field, value)| says_something(field, value)) {

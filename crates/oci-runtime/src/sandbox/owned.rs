@@ -28,7 +28,7 @@ const STACK: usize = 16 * 1024;
 /// The user namespace that owns a namespace.
 ///
 /// # Errors
-/// The kernel's, and that it is the node's own.
+/// The kernel's error, or that the owner is the node's own user namespace.
 pub(super) fn owner(namespace: &File) -> io::Result<OwnedFd> {
     // SAFETY: without an argument. The kernel makes a new descriptor.
     let owner = Errno::result(unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER as _) })?;

@@ -18,7 +18,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 /// What the child is to do, each with words for the error.
 pub(super) enum Step {
-    /// Closes its copy of the shim's end, whose end of life in the shim it is to see; says that it is there; waits.
+    /// Closes its copy of the shim's socket, so that it sees when the shim closes its own; reports that it is there; waits.
     Barrier {
         own: RawFd,
         shims: RawFd,
@@ -201,7 +201,7 @@ pub(super) unsafe fn act(
                 checked(syscall(libc::SYS_setresgid, *gid, *gid, *gid))?;
                 checked(syscall(libc::SYS_setresuid, *uid, *uid, *uid))?;
                 close()?;
-                // Also of root.
+                // Root loses its capabilities too.
                 let (header, sets) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
                 checked(syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()))
             }

@@ -16,7 +16,7 @@ use crate::container::lone_stop::LoneStop;
 use crate::container::phase::{BeforeRemoval, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
-use crate::container::{Container, EndedCreate, EndedRemoval, EndedStart, InitExit, Remains};
+use crate::container::{Container, EndedCreate, EndedRemoval, EndedStart, InitExit, RemovedContainer};
 use crate::interface::exit::Exit;
 use crate::interface::id::{ContainerId, ExecId, OpId, RequestId};
 use crate::interface::milestone::SignalCause;
@@ -179,7 +179,7 @@ impl Container {
 
     /// It was no stop: a signal of podshim that has not been sent is dropped. Returns whether a start is under
     /// way, so that there can be such a signal.
-    pub(crate) fn drop_parked_signals_of_podshim(&mut self) -> bool {
+    pub(crate) fn drop_deferred_signals_of_podshim(&mut self) -> bool {
         let Phase::Starting { signals, .. } = &mut self.phase else { return false };
         signals.retain(|(_, _, cause)| *cause == SignalCause::Caller);
         self.ending.take_back();
@@ -210,7 +210,7 @@ impl Container {
             // A created container that is being deleted: its process goes with it.
             | Phase::Removing { before: BeforeRemoval::Created { early_exit }, .. } => {
                 *early_exit = Some(exit);
-                return InitExit::Parked;
+                return InitExit::Deferred;
             }
             _ => return InitExit::Impossible,
         })
@@ -234,12 +234,12 @@ impl Container {
         self.ending.end_for_good();
     }
 
-    /// S14: another container takes its name; it is none of the plan's any more.
-    pub(crate) fn lose_name(&mut self) {
+    /// S14: another container takes its name, and the plan no longer covers this one.
+    pub(crate) fn give_up_name(&mut self) {
         self.part = Part::Passthrough;
     }
 
-    /// It is between two processes, and will end with `code` instead of running. Returns whether it was.
+    /// It is between two processes, and will end with `code` instead of running.
     pub(crate) fn end_instead_of_running(&mut self, code: u32) {
         match &mut self.phase {
             Phase::Draining { was: was @ ExitedFrom::Held, .. } => *was = ExitedFrom::EndingUnrun { code },
@@ -383,11 +383,11 @@ impl Container {
     }
 
     /// It is gone.
-    pub(crate) fn into_remains(mut self) -> Remains {
+    pub(crate) fn into_remains(mut self) -> RemovedContainer {
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.extend(self.takeover.end());
         waiters.extend(self.end_checkpoint());
         let execs = std::mem::take(&mut self.execs).into_values().collect();
-        Remains { container: self, waiters, execs }
+        RemovedContainer { container: self, waiters, execs }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum ExecPhase {
 
 /// What is left to answer when an exec, or its container, is gone.
 #[derive(Debug)]
-pub(crate) struct ExecRemains {
+pub(crate) struct RemovedExec {
     /// Deletes of the exec, and the answer to them.
     pub(crate) deletes: Vec<RequestId>,
     pub(crate) deleted: Deleted,
@@ -156,7 +156,7 @@ impl Exec {
     }
 
     /// It is gone.
-    pub(crate) fn into_remains(self) -> ExecRemains {
+    pub(crate) fn into_remains(self) -> RemovedExec {
         let Self { phase, pid, mut waiters } = self;
         let (deletes, exit) = match phase {
             ExecPhase::Removing { requests, exit, .. } => (requests, exit),
@@ -166,6 +166,6 @@ impl Exec {
             }
             _ => (Vec::new(), None),
         };
-        ExecRemains { deletes, deleted: Deleted { pid, exit: exit.unwrap_or_default() }, waiters }
+        RemovedExec { deletes, deleted: Deleted { pid, exit: exit.unwrap_or_default() }, waiters }
     }
 }

@@ -35,9 +35,9 @@ pub(crate) enum Phase {
     /// through this phase too, because the same rules decide when it starts.
     Held(Hold),
     /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an in-place
-    /// restart. An exit that comes meanwhile is parked, so that TaskStart comes first. `signals` are parked too: the
+    /// restart. An exit that comes meanwhile is deferred, so that TaskStart comes first. `signals` are deferred too: the
     /// process is still the runtime's init, which would die of them as if there were no program.
-    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<Parked> },
+    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<DeferredSignal> },
     /// The program runs.
     Running { since: PodTime },
     /// It ends without its program having run (again): podshim has killed the runtime's init and waits for its exit;
@@ -58,12 +58,12 @@ pub(crate) enum Phase {
 }
 
 /// A signal that waits for the end of a start.
-pub(crate) type Parked = (Signal, Reach, SignalCause);
+pub(crate) type DeferredSignal = (Signal, Reach, SignalCause);
 
 /// The phases in which a container can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BeforeRemoval {
-    /// The delete takes its runtime's init with it; an exit that comes meanwhile is parked.
+    /// The delete takes its runtime's init with it; an exit that comes meanwhile is deferred.
     Created {
         early_exit: Option<Exit>,
     },

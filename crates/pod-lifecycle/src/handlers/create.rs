@@ -99,7 +99,7 @@ fn replace_unstarted(pod: &mut State, index: usize) {
     let Some(older) = pod.current(index).filter(|older| older.is_unstarted()) else { return };
     let id = older.id().clone();
     if let Some(older) = pod.container_mut(&id) {
-        older.lose_name();
+        older.give_up_name();
     }
     pod.emit_change(Action::Warn(format!(
         "container {id} was never started, and another one takes its name: it is ended"

@@ -25,7 +25,7 @@ pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
     let Some(container) = pod.container_mut(&id) else { return };
     let was = match container.init_exited(exit, now) {
         InitExit::From(was) => was,
-        InitExit::Parked => return,
+        InitExit::Deferred => return,
         InitExit::Impossible => {
             return pod.impossible(format!("exit of container {id}, which has no process"));
         }

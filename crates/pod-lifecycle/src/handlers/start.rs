@@ -5,7 +5,7 @@
 use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::container::EndedStart;
-use crate::container::phase::{Parked, Part, Phase};
+use crate::container::phase::{DeferredSignal, Part, Phase};
 use crate::handlers::checkpoint::restore_container;
 use crate::handlers::exit::init_exited;
 use crate::interface::action::{Action, LineTarget};
@@ -24,7 +24,7 @@ use crate::rules::standby::{take_over_if_replaced, takeover_failed};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::go_on_with_hooks;
-use crate::steps::signal::send_parked;
+use crate::steps::signal::send_deferred;
 use crate::steps::start::{announce_start, launch, release};
 use crate::steps::unrun::{end_latecomer, end_without_running};
 
@@ -144,7 +144,7 @@ pub(crate) fn start_ended(pod: &mut State, id: ContainerId, outcome: Outcome, en
 }
 
 /// Applies what waited for the end of a start: an exit, signals, or a stop with hooks.
-fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
+fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<DeferredSignal>) {
     if let Some(exit) = early_exit {
         // J10, I7: the signals that were kept back until the end of the start have not reached the program.
         if let Some(container) = pod.container_mut(id) {
@@ -152,7 +152,7 @@ fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals
         }
         return init_exited(pod, id.clone(), exit);
     }
-    send_parked(pod, id, signals);
+    send_deferred(pod, id, signals);
     go_on_with_hooks(pod, id);
 }
 

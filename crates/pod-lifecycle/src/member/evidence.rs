@@ -81,7 +81,7 @@ impl Asked {
     }
 }
 
-/// How long an end is something else than an end.
+/// Until when an end counts as evidence, and until when the caller may recreate the container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndTimes {
     /// Until then it is evidence of a stop of the pod, whatever else lives (T12).

@@ -123,7 +123,7 @@ fn take_back_turns(pod: &mut State) {
         let grace = grace_of(pod, &id).max(MIN_KILL_DELAY);
         let kill_at = pod.now() + grace;
         let Some(container) = pod.container_mut(&id) else { continue };
-        if !container.drop_parked_signals_of_podshim() {
+        if !container.drop_deferred_signals_of_podshim() {
             container.ending.end_for_restart();
             container.ending.kill_by(kill_at);
         }

@@ -3,7 +3,7 @@
 //! Owns that no request that waits for it stays unanswered. Never decides that it goes: its create has failed, or its
 //! caller has deleted it.
 
-use crate::container::{Container, Remains};
+use crate::container::{Container, RemovedContainer};
 use crate::interface::action::Reply;
 use crate::interface::id::ContainerId;
 use crate::interface::outcome::Refusal;
@@ -11,7 +11,7 @@ use crate::state::State;
 
 /// Drops a container from the tables and answers all requests that still wait for it.
 pub(crate) fn forget(pod: &mut State, id: &ContainerId) -> Option<Container> {
-    let Remains { container, mut waiters, execs } = pod.remove_container(id)?;
+    let RemovedContainer { container, mut waiters, execs } = pod.remove_container(id)?;
     for exec in execs {
         let remains = exec.into_remains();
         for delete in remains.deletes {

@@ -8,7 +8,7 @@ use pod_spec::Signal;
 use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::container::freezer::FreezerChange;
-use crate::container::phase::{Parked, Phase};
+use crate::container::phase::{DeferredSignal, Phase};
 use crate::interface::action::Action;
 use crate::interface::exit::{Exit, KILLED};
 use crate::interface::id::{ContainerId, Target};
@@ -38,7 +38,7 @@ pub(crate) fn signal_init(
 }
 
 /// Sends the signals that `signal_init` kept back.
-pub(crate) fn send_parked(pod: &mut State, id: &ContainerId, signals: Vec<Parked>) {
+pub(crate) fn send_deferred(pod: &mut State, id: &ContainerId, signals: Vec<DeferredSignal>) {
     for (signal, reach, cause) in signals {
         signal_init(pod, id, signal, reach, cause);
     }

@@ -10,7 +10,7 @@ use crate::check::{FileKind, Outside, check};
 use crate::finding::{Finding, Severity};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{ColorMode, Colour, Format, print, print_json};
 use crate::source::Source;
 
 /// What `-h` says before the arguments.
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match arguments.result.format() {
         Format::Json => print_json(&Report { findings, errors, warnings })?,
         Format::Text => {
-            let paint = Paint::of(&stdout());
+            let paint = ColorMode::of(&stdout());
             let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
             for (file, kind) in checked {
                 let is_reported =

@@ -12,7 +12,7 @@ use crate::install::place;
 use crate::install::root::Root;
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{ColorMode, Colour, Format, print, print_json};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match arguments.result.format() {
         Format::Json => print_json(&Report { checks, errors, warnings })?,
         Format::Text => {
-            let paint = Paint::of(&stdout());
+            let paint = ColorMode::of(&stdout());
             let text: String = checks.iter().map(|check| show(check, paint)).collect();
             let verdict = match errors {
                 0 => paint.text(Colour::Green, "This node is ready for podshim."),
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(if errors == 0 { Outcome::Success } else { Outcome::Findings })
 }
 
-fn show(check: &Check, paint: Paint) -> String {
+fn show(check: &Check, paint: ColorMode) -> String {
     let (word, colour) = match check.status {
         Status::Ok => ("ok", Colour::Green),
         Status::Warning => ("warning", Colour::Yellow),

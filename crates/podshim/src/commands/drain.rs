@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::arguments::ResultArguments;
 use crate::drain::{End, Ended, drain};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
+use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -89,7 +89,7 @@ fn mark(file: &Path) -> io::Result<()> {
 }
 
 fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Result<Outcome, CommandError> {
-    let paint = Paint::of(&io::stdout());
+    let paint = ColorMode::of(&io::stdout());
     let report = |ended: &Ended| {
         let how = match &ended.end {
             End::InTime => paint.text(Colour::Green, "ended"),

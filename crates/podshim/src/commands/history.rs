@@ -12,7 +12,7 @@ use super::ps::{age, now_ms};
 use crate::arguments::{HistoryArguments, ResultArguments, duration_or_seconds};
 use crate::events::{date, time_of_day};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, Table, print, print_json};
+use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::past::{self, PastReport};
 use crate::pods::{ContainerReport, PodState, display_name};
 use crate::terminal::columns;
@@ -73,12 +73,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     match arguments.result.format() {
         Format::Json => print_json(&Report { pods: &pods, unreadable: &unreadable })?,
-        Format::Text => print(&show(&pods, &unreadable, Paint::of(&stdout()), columns()))?,
+        Format::Text => print(&show(&pods, &unreadable, ColorMode::of(&stdout()), columns()))?,
     }
     Ok(if unreadable.is_empty() { Outcome::Success } else { Outcome::Findings })
 }
 
-fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Option<usize>) -> String {
+fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: ColorMode, columns: Option<usize>) -> String {
     let mut table = Table::new(&["ENDED (UTC)", "POD", "LIVED", "RESULT", "WHY", "RESTARTS", "EXIT CODES"]);
     for past in pods {
         let time = time_of_day(past.ended_at_ms);

@@ -11,7 +11,7 @@ use pod_spec::DurationText;
 use super::ps::{age, colour_of_container, now_ms};
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, Table, print, print_json};
+use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, display_name};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let pod = PodReport::of(Shim { entry, answer });
     match arguments.result.format() {
         Format::Json => print_json(&pod)?,
-        Format::Text => print(&show(&pod, now_ms(), Paint::of(&stdout())))?,
+        Format::Text => print(&show(&pod, now_ms(), ColorMode::of(&stdout())))?,
     }
     let known = !matches!(pod.state, PodState::ShimDead | PodState::ShimSilent);
     Ok(if known { Outcome::Success } else { Outcome::Findings })
@@ -58,7 +58,7 @@ fn spent(milliseconds: u64) -> String {
     if milliseconds < 1000 { format!("{milliseconds}ms") } else { duration(milliseconds) }
 }
 
-fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
+fn show(pod: &PodReport, now_ms: i64, paint: ColorMode) -> String {
     let mut text = format!("{}\n", paint.text(Colour::Bold, &format!("Pod {}", pod.title())));
     let mut line = |key: &str, value: String| text += &format!("  {key:<12} {value}\n");
     line("id", pod.id.clone());

@@ -22,7 +22,7 @@ use crate::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
 use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host, notes};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Paint, print};
+use crate::output::{ColorMode, Colour, print};
 use crate::signals::Signals;
 
 const INSTALL: &str = "install";
@@ -450,7 +450,7 @@ fn carry_out(
         // --dry-run changes nothing, also no unit.
         return Ok(if confirmation == Confirmation::ShowOnly { Made::Shown } else { Made::Nothing });
     }
-    let paint = Paint::of(&stdout());
+    let paint = ColorMode::of(&stdout());
     print(&changes.iter().map(|change| diff::show(change, paint)).collect::<String>())?;
     match confirmation {
         Confirmation::ShowOnly => return Ok(Made::Shown),

@@ -15,7 +15,7 @@ use crate::metrics::exposition;
 use crate::output::print;
 use crate::pods::PodReport;
 use crate::shims::{self, FindError};
-use crate::signals::{Signals, Woken};
+use crate::signals::{Signals, WaitResult};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -73,7 +73,7 @@ fn serve(address: SocketAddr, root: &Path) -> Result<(), CommandError> {
     eprintln!("podshim: metrics on http://{}/metrics", listener.local_addr().map_err(unusable)?);
     // A scraper that is gone by now must not make it wait for the next one.
     listener.set_nonblocking(true).map_err(unusable)?;
-    while signals.wait_with(listener.as_fd()).map_err(unusable)? == Woken::ByTime {
+    while signals.wait_with(listener.as_fd()).map_err(unusable)? == WaitResult::ByTime {
         match listener.accept() {
             // Ignore a scraper that goes away or sends nothing: it must not end the server.
             Ok((stream, _)) => drop(answer(stream, root)),

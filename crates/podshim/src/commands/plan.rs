@@ -14,7 +14,7 @@ use crate::explanation::{Explanation, PodFacts, explain, show::show};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, List, Template};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{ColorMode, Colour, Format, print, print_json};
 use crate::source::Source;
 use crate::yaml::{self, Node};
 
@@ -80,13 +80,13 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match arguments.result.format() {
         Format::Json => print_json(&report)?,
         Format::Text => {
-            let paint = Paint::of(&stdout());
+            let paint = ColorMode::of(&stdout());
             let pods = report.pods.iter().map(|pod| {
                 let title = format!("{}:{}: {}", pod.file, pod.line, pod.pod);
                 format!("{}\n{}", paint.text(Colour::Bold, &title), show(&pod.explanation, paint))
             });
             print(&pods.collect::<Vec<_>>().join("\n"))?;
-            let paint = Paint::of(&std::io::stderr());
+            let paint = ColorMode::of(&std::io::stderr());
             report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
             eprint!("{hints}");
         }

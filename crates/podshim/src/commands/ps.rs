@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::arguments::{NodeArguments, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, Table, print, print_json};
+use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{PodReport, PodState, SHORT_ID, display_name};
 use crate::shims;
 use crate::terminal::columns;
@@ -45,12 +45,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let pods: Vec<_> = shims::all(&arguments.node.run_dir)?.into_iter().map(PodReport::of).collect();
     match arguments.result.format() {
         Format::Json => print_json(&Report { pods })?,
-        Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout()), columns()))?,
+        Format::Text => print(&show(&pods, now_ms(), ColorMode::of(&stdout()), columns()))?,
     }
     Ok(Outcome::Success)
 }
 
-fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -> String {
+fn show(pods: &[PodReport], now_ms: i64, paint: ColorMode, columns: Option<usize>) -> String {
     let mut table = Table::new(&["POD ID", "POD", "AGE", "STATUS", "CONTAINER", "ROLE", "STATE", "RESTARTS"]);
     for pod in pods {
         let id: String = pod.id.chars().take(SHORT_ID).collect();

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
+use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::{ContainerReport, PodReport};
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::words::DisplayWord;
@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             let took_ms = milliseconds(took);
             print_json(&Report { restarted, took_ms, pod })?;
         }
-        Format::Text => print(&show(name, took, &pod, Paint::of(&stdout())))?,
+        Format::Text => print(&show(name, took, &pod, ColorMode::of(&stdout())))?,
     }
     Ok(if restarted { Outcome::Success } else { Outcome::Findings })
 }
@@ -104,7 +104,7 @@ fn is_at_work(container: &ContainerReport) -> bool {
     }
 }
 
-fn show(name: &str, took: Duration, pod: &PodReport, paint: Paint) -> String {
+fn show(name: &str, took: Duration, pod: &PodReport, paint: ColorMode) -> String {
     let seconds = format!("{:.1}s", took.as_secs_f64());
     if runs_again(pod) {
         return format!("pod {name}: {} in {seconds}\n", paint.text(Colour::Green, "restarted"));

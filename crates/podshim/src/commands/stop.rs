@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
+use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::words::DisplayWord;
@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             let took_ms = milliseconds(took);
             print_json(&Report { stopped, took_ms, pod: left })?;
         }
-        Format::Text => print(&show(pod, took, left.as_ref(), Paint::of(&stdout())))?,
+        Format::Text => print(&show(pod, took, left.as_ref(), ColorMode::of(&stdout())))?,
     }
     Ok(if stopped { Outcome::Success } else { Outcome::Findings })
 }
@@ -128,7 +128,7 @@ fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientErr
 }
 
 /// `left` is the pod as it is, if its shim has not gone.
-fn show(pod: &str, took: Duration, left: Option<&PodReport>, paint: Paint) -> String {
+fn show(pod: &str, took: Duration, left: Option<&PodReport>, paint: ColorMode) -> String {
     let seconds = format!("{:.1}s", took.as_secs_f64());
     if left.is_none_or(PodReport::has_stopped) {
         return format!("pod {pod}: {} in {seconds}\n", paint.text(Colour::Green, "stopped"));

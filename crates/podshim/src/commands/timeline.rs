@@ -14,7 +14,7 @@ use super::ps::now_ms;
 use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments};
 use crate::events::EventReport;
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Format, Paint, print, print_json};
+use crate::output::{ColorMode, Format, print, print_json};
 use crate::past;
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         print(&text::show(
             &timeline,
             arguments.width.unwrap_or_else(columns_of_picture),
-            Paint::of(&stdout()),
+            ColorMode::of(&stdout()),
         ))?;
     }
     Ok(Outcome::Success)

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::arguments::ResultArguments;
 use crate::finding::{Finding, Severity};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Format, Paint, print, print_json};
+use crate::output::{ColorMode, Format, print, print_json};
 use crate::sidecarset;
 use crate::source::Source;
 use crate::translate::{Target, Translated, in_place, translate};
@@ -121,7 +121,7 @@ impl Report {
             Format::Json => print_json(self)?,
             Format::Text => {
                 print(&self.manifests)?;
-                let paint = Paint::of(&stderr());
+                let paint = ColorMode::of(&stderr());
                 self.remarks.iter().for_each(|remark| eprint!("{}", remark.show(paint)));
             }
         }

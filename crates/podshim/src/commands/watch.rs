@@ -14,7 +14,7 @@ use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments, loopback_address};
 use crate::events::{EventReport, Sentences, time_of_day};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print};
+use crate::output::{ColorMode, Colour, Format, print};
 use crate::pods::display_name;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::end_with_reader;
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let called = &arguments.pod.pod;
     let entry = shims::find(&arguments.node.run_dir, called)?;
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
-    let paint = Paint::of(&stdout());
+    let paint = ColorMode::of(&stdout());
     let (mut after, mut sentences) = (0, Sentences::default());
     let mut exporter = arguments.otlp.map(|collector| Exporter::new(collector, &entry));
     end_with_reader();
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
 }
 
-fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
+fn line(event: &EventReport, pod_id: &str, sentence: String, paint: ColorMode) -> String {
     let name =
         event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| display_name(name, pod_id));
     let sentence = match timeline::colour_of(event) {

@@ -8,10 +8,10 @@ use super::report::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, SourceWord,
 };
-use crate::output::{Colour, Paint};
+use crate::output::{ColorMode, Colour};
 
 /// The lines of an explanation, indented.
-pub fn show(explanation: &Explanation, paint: Paint) -> String {
+pub fn show(explanation: &Explanation, paint: ColorMode) -> String {
     let names = explanation.containers.iter().map(|part| part.name.chars().count());
     let width = names.max().unwrap_or(0);
     let mut text = match explanation.source {
@@ -33,7 +33,7 @@ pub fn show(explanation: &Explanation, paint: Paint) -> String {
     text + &show_stop(explanation, width, paint)
 }
 
-fn show_stop(explanation: &Explanation, width: usize, paint: Paint) -> String {
+fn show_stop(explanation: &Explanation, width: usize, paint: ColorMode) -> String {
     let stop = &explanation.stop;
     let budget = show_ms(stop.budget_ms);
     let whose = match stop.budget_from {

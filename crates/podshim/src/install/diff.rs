@@ -1,7 +1,7 @@
 //! Shows how a file will change, before anything is changed.
 
 use super::files::{Content, FileChange};
-use crate::output::{Colour, Paint};
+use crate::output::{ColorMode, Colour};
 
 /// New files of so many lines are podshim's own texts: only their names are shown.
 const LONG: usize = 20;
@@ -9,7 +9,7 @@ const LONG: usize = 20;
 const CONTEXT: usize = 3;
 
 /// Lines for people: the path, and for texts the lines that are removed and added.
-pub fn show(change: &FileChange, paint: Paint) -> String {
+pub fn show(change: &FileChange, paint: ColorMode) -> String {
     let what = match (&change.before, &change.after) {
         (_, Content::Absent) => "removed".to_owned(),
         (Content::Absent, Content::Link(target)) => format!("new link to {}", target.display()),

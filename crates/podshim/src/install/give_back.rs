@@ -12,7 +12,7 @@ use super::host::HostError;
 use super::notes::{self, Before};
 use super::root::Root;
 use super::running::Daemon;
-use crate::signals::{Signals, Woken};
+use crate::signals::{Signals, WaitResult};
 
 /// How often to ask a containerd that is being restarted.
 pub const SOON: Duration = Duration::from_secs(2);
@@ -196,7 +196,7 @@ fn try_restore<'a>(
             }
             Err(_) => {}
         }
-        if !matches!(signals.wait(SOON), Ok(Woken::ByTime)) {
+        if !matches!(signals.wait(SOON), Ok(WaitResult::ByTime)) {
             return Err(interrupted());
         }
     }

@@ -14,7 +14,7 @@ use super::label::{Labels, Ready};
 use super::notes;
 use super::place::Restart;
 use super::running::Daemon;
-use crate::signals::{Signals, Woken};
+use crate::signals::{Signals, WaitResult};
 
 /// How long a restarted containerd may take, unless another time is given.
 pub const RESTART_LIMIT: Duration = Duration::from_secs(120);
@@ -133,12 +133,12 @@ impl Stay {
         mut say: impl FnMut(&str) -> io::Result<()>,
     ) -> Result<(), StayError> {
         // A signal may have arrived while the changes were made: then containerd is not restarted.
-        if signals.wait(Duration::ZERO)? == Woken::BySignal {
+        if signals.wait(Duration::ZERO)? == WaitResult::BySignal {
             return Ok(say(BY_SIGNAL)?);
         }
         match self.until_loaded(signals, &mut say) {
-            Ok(Woken::ByTime) => {}
-            Ok(Woken::BySignal) | Err(StayError::Host(HostError::BySignal(_))) => return Ok(()),
+            Ok(WaitResult::ByTime) => {}
+            Ok(WaitResult::BySignal) | Err(StayError::Host(HostError::BySignal(_))) => return Ok(()),
             Err(error) => return Err(error),
         }
         notes::remove_all(&self.daemon.root);
@@ -163,7 +163,7 @@ impl Stay {
                     next = SOON;
                 }
             }
-            if signals.wait(next)? == Woken::BySignal {
+            if signals.wait(next)? == WaitResult::BySignal {
                 return Ok(say(BY_SIGNAL)?);
             }
         }
@@ -192,11 +192,11 @@ impl Stay {
         &self,
         signals: &Signals,
         say: &mut impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<Woken, StayError> {
+    ) -> Result<WaitResult, StayError> {
         let distribution = self.daemon.found.distribution;
         let (state, name, begin) = (self.daemon.loaded(), distribution.name(), Instant::now());
         let restarted = match self.step(&state) {
-            Step::None => return Ok(Woken::ByTime),
+            Step::None => return Ok(WaitResult::ByTime),
             Step::Restart => {
                 // Before the restart: after one that failed the unit is not active.
                 let unit = self.daemon.unit(signals)?;
@@ -232,7 +232,7 @@ impl Stay {
         let limit = self.daemon.restart_limit;
         loop {
             let state = match self.daemon.loaded() {
-                Ok(Loaded::Yes) => return Ok(Woken::ByTime),
+                Ok(Loaded::Yes) => return Ok(WaitResult::ByTime),
                 Ok(Loaded::No) => "it runs without it".to_owned(),
                 Err(error) => error.to_string(),
             };
@@ -241,8 +241,8 @@ impl Stay {
             {
                 return Err(self.revert(unit, format!("{state} for {} s", limit.as_secs()), signals));
             }
-            if signals.wait(SOON)? == Woken::BySignal {
-                return Ok(Woken::BySignal);
+            if signals.wait(SOON)? == WaitResult::BySignal {
+                return Ok(WaitResult::BySignal);
             }
         }
     }

@@ -3,10 +3,10 @@
 use super::Timeline;
 use super::chart::{Chart, Lane, MarkKind, Phase};
 use crate::events::{date, duration, time_of_day};
-use crate::output::{Colour, Paint, Table};
+use crate::output::{ColorMode, Colour, Table};
 
 /// The timeline in so many columns: the chart, its legend and all events.
-pub fn show(timeline: &Timeline, columns: usize, paint: Paint) -> String {
+pub fn show(timeline: &Timeline, columns: usize, paint: ColorMode) -> String {
     let chart = &timeline.chart;
     let begin = i64::try_from(chart.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
     let mut text = format!(
@@ -29,7 +29,7 @@ pub fn show(timeline: &Timeline, columns: usize, paint: Paint) -> String {
 }
 
 /// The axis and a line for each lane.
-pub fn lanes(chart: &Chart, columns: usize, paint: Paint) -> String {
+pub fn lanes(chart: &Chart, columns: usize, paint: ColorMode) -> String {
     let width = |text: fn(&Lane) -> &String| {
         chart.lanes.iter().map(|lane| text(lane).chars().count()).max().unwrap_or_default()
     };
@@ -44,7 +44,7 @@ pub fn lanes(chart: &Chart, columns: usize, paint: Paint) -> String {
 }
 
 /// The signs that occur, and what they mean.
-pub fn legend(chart: &Chart, paint: Paint) -> String {
+pub fn legend(chart: &Chart, paint: ColorMode) -> String {
     let line =
         |entries: Vec<String>| if entries.is_empty() { String::new() } else { entries.join("  ") + "\n" };
     let phases = chart.phases().map(|phase| format!("{} {}", sign_of_phase(phase, paint), phase.words()));
@@ -65,7 +65,7 @@ fn axis(chart: &Chart, bar: usize) -> String {
     line
 }
 
-fn cells(chart: &Chart, lane: &Lane, bar: usize, paint: Paint) -> String {
+fn cells(chart: &Chart, lane: &Lane, bar: usize, paint: ColorMode) -> String {
     let mut cells: Vec<String> = vec![" ".to_owned(); bar];
     for span in &lane.spans {
         // However short a span is, it gets one cell.
@@ -88,7 +88,7 @@ fn column_of(chart: &Chart, at_ms: u64, bar: usize) -> usize {
     usize::try_from(column).unwrap_or_default()
 }
 
-fn sign_of_phase(phase: Phase, paint: Paint) -> String {
+fn sign_of_phase(phase: Phase, paint: ColorMode) -> String {
     let (sign, colour) = match phase {
         Phase::Created => ("·", Colour::Dim),
         Phase::Held => ("┄", Colour::Yellow),
@@ -102,7 +102,7 @@ fn sign_of_phase(phase: Phase, paint: Paint) -> String {
     paint.text(colour, sign)
 }
 
-fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
+fn sign_of_mark(kind: MarkKind, paint: ColorMode) -> String {
     let sign = match kind {
         MarkKind::Gate => "│",
         MarkKind::Signal => "!",
@@ -116,7 +116,7 @@ fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
     paint.text(kind.colour(), sign)
 }
 
-fn events(timeline: &Timeline, paint: Paint) -> String {
+fn events(timeline: &Timeline, paint: ColorMode) -> String {
     let mut table = Table::new(&["AFTER", "CONTAINER", "WHAT HAPPENED"]);
     for row in &timeline.rows {
         let after = duration(row.at_ms.saturating_sub(timeline.chart.begin_ms));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_what_they_show() {
-        let text = show(&life(), 56, Paint::Plain);
+        let text = show(&life(), 56, ColorMode::Plain);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Pod prod/web 6.9s from 1970-01-01 00:16:40.100 UTC on");
         assert_eq!(lines[2], "                0s                          5s");
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_documentation_has_the_same_legend() {
         let all = Chart { lanes: vec![every_sign()], ..Chart::default() };
-        let legend = legend(&all, Paint::Plain);
+        let legend = legend(&all, ColorMode::Plain);
         let page = include_str!("../../../../docs/cli.md");
         assert_eq!(legend.lines().count(), 2);
         assert!(legend.lines().all(|line| page.contains(&format!("    {line}\n"))), "{legend}");

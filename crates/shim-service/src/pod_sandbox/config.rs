@@ -125,7 +125,8 @@ impl PodConfig {
     /// CRI's network namespace, of a pod that is not in the node's. CRI makes it before CreateSandbox.
     ///
     /// # Errors
-    /// The pod has one and the request does not: it must not find itself in the node's. In words for the caller.
+    /// The pod needs a namespace of its own and the request names none: podshim never puts it into the node's instead. In
+    /// words for the caller.
     pub(crate) fn network(&self, path: &str) -> Result<Option<PathBuf>, String> {
         match (self.namespaces.network, path) {
             (Sharing::Node, _) => Ok(None),

@@ -101,7 +101,7 @@ fn cgroups_path(parent: &str, id: &str) -> String {
     }
 }
 
-/// What a container's spec gets in place of the sandbox's process, which there is none of.
+/// What a container's spec gets in place of references to the sandbox's process, which does not exist.
 pub(crate) struct SpecRewrite<'a> {
     pub(crate) config: &'a PodConfig,
     pub(crate) network: Option<&'a Path>,
