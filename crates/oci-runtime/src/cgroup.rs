@@ -15,7 +15,7 @@ mod tests;
 pub mod v1;
 pub mod v2;
 
-pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts};
+pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 pub use group::{Cgroup, FreezeState, Stats};
 pub use kill::KillOutcome;
 pub use oom::OomWatch;

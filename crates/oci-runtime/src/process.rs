@@ -156,6 +156,11 @@ pub fn use_all_open_files() -> io::Result<()> {
     set_open_files(&libc::rlimit { rlim_cur: before.rlim_max, ..before })
 }
 
+/// That limit; `None` if this process has not raised it.
+pub(crate) fn open_files_before() -> Option<libc::rlimit> {
+    OPEN_FILES_BEFORE.get().copied()
+}
+
 /// Runs in a child between fork and exec, so it makes only async-signal-safe calls.
 pub(crate) fn restore_open_files() -> io::Result<()> {
     OPEN_FILES_BEFORE.get().map_or(Ok(()), set_open_files)

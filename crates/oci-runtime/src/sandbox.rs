@@ -12,6 +12,7 @@ mod groups;
 mod id_map;
 mod limits;
 mod maker;
+mod namespace;
 mod our_memory;
 mod owned;
 mod pins;

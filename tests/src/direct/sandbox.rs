@@ -123,12 +123,12 @@ impl<'node> DirectSandbox<'node> {
     /// If there is none.
     pub fn process(&self) -> Result<PathBuf> {
         // Not by its pid, which is one of the shim's own pid namespace.
-        let group = format!("/{}", self.id);
+        let (group, scope) = (format!("/{}", self.id), format!("/cri-containerd-{}.scope", self.id));
         for entry in std::fs::read_dir("/proc")? {
             let process = entry?.path();
             // Not a process, or gone by now.
             let groups = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-            if groups.lines().any(|line| line.ends_with(&group)) {
+            if groups.lines().any(|line| line.ends_with(&group) || line.ends_with(&scope)) {
                 return Ok(process);
             }
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
 use e2e::direct::sandbox::DirectSandbox;
-use e2e::durations::{at_most, pace, seconds};
+use e2e::durations::{SOON, at_most, pace, seconds};
 use e2e::instance::{CgroupDriver, signal};
 use e2e::{Containerd, Fault, FaultyRuntime, Task, wait};
 use tempfile::TempDir;
@@ -236,6 +236,64 @@ async fn a_scope_that_systemd_cannot_start_is_reported_at_once() -> Result<()> {
     );
     ensure_nothing_left(&sandbox, &root).await?;
     sandbox.remove().await
+}
+
+/// A unit of systemd's with a process, which podshim did not make.
+struct OtherScope(String);
+
+impl OtherScope {
+    async fn start(unit: &str, slice: &str) -> Result<Self> {
+        #[expect(clippy::disallowed_methods, reason = "systemd has the process, and ends it with the unit")]
+        std::process::Command::new("systemd-run")
+            .args(["--scope", "--quiet", "--unit", unit, "--slice", slice, "sleep", "600"])
+            .spawn()?;
+        let scope = Self(unit.to_owned());
+        wait::until("the scope to be there", SOON, async || Ok(scope.is_active().await?.then_some(())))
+            .await?;
+        Ok(scope)
+    }
+
+    async fn is_active(&self) -> Result<bool> {
+        let state = e2e::output("systemctl", ["show", &self.0, "--property=ActiveState"]).await?;
+        Ok(state.trim() == "ActiveState=active")
+    }
+}
+
+impl Drop for OtherScope {
+    #[expect(clippy::disallowed_methods, reason = "no reaper runs in a test")]
+    fn drop(&mut self) {
+        drop(std::process::Command::new("systemctl").args(["stop", &self.0]).status());
+    }
+}
+
+/// Of two units one is in the way of the sandbox's scope, and one has the name of its control group with the other driver.
+#[tokio::test]
+async fn a_unit_that_podshim_did_not_make_lives_on() -> Result<()> {
+    if !Path::new("/run/systemd/private").exists() {
+        println!("no systemd runs here");
+        return Ok(());
+    }
+    let node = Containerd::connect().await?;
+    let directory = tempfile::tempdir()?;
+    let root = directory.path().join("runc");
+    let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
+    let unit = format!("cri-containerd-{}.scope", sandbox.id());
+    let other = OtherScope::start(&unit, "system.slice").await?;
+    if node.cgroup_driver()? == CgroupDriver::Systemd {
+        let options = Options { systemd_cgroup: true, ..options(&root) };
+        let cgroup = format!("user.slice:cri-containerd:{}", sandbox.id());
+        let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
+        let error = sandbox.try_create(&create).await.err().context("it was made in another's scope")?;
+        ensure!(error.to_string().contains("systemd refuses"), "{error}");
+        ensure!(other.is_active().await?, "a create that failed has ended another's scope");
+    }
+    let create =
+        sandbox.prepare_in(&format!("{}/{unit}", node.cgroup()), |bundle| bundle.options(&options(&root)))?;
+    sandbox.try_create(&create).await?;
+    sandbox.start().await?;
+    sandbox.remove().await?;
+    ensure!(other.is_active().await?, "the end of a sandbox has ended another's scope");
+    Ok(())
 }
 
 /// N3: at each step of a sandbox's making, in its own namespaces and in a user namespace, whose child waits for the shim.

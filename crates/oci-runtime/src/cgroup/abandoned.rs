@@ -46,6 +46,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
             // Busy without a member: the kernel is still removing a process, or the runtime died while it was putting
             // one in.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                remove_inner(&found.directories).await;
                 tokio::time::sleep_until(deadline.min(Instant::now() + BUSY_POLL)).await;
             }
             result => return result,
@@ -139,6 +140,26 @@ async fn remove(directories: &BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes the groups inside of these, which runc removes too. One that cannot be removed keeps the outer one busy.
+async fn remove_inner(directories: &BTreeSet<PathBuf>) {
+    let mut inner = Vec::new();
+    directories.iter().for_each(|directory| list_inner(directory, &mut inner));
+    for directory in inner {
+        yield_now().await;
+        let _ = fs::remove_dir(directory);
+    }
+}
+
+/// The innermost first.
+fn list_inner(directory: &Path, inner: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list_inner(&entry.path(), inner);
+            inner.push(entry.path());
+        }
+    }
+}
+
 /// The text of `/proc/<pid>/cgroup` for a process that is in `path` in every hierarchy.
 fn membership_of(path: &str, own: &str) -> String {
     own.lines()
@@ -193,29 +214,45 @@ mod tests {
     }
 
     /// N3: after its last process was killed, the kernel keeps a group for a moment and reports it as busy. The test
-    /// gets the same effect with a group inside it.
+    /// gets the same effect with a mount on the group.
     #[tokio::test]
     async fn n3_a_group_that_is_busy_for_a_moment_is_removed_then() {
         let path = format!("/podshim-busy-{}", std::process::id());
         let directories = make_group(&path);
-        let inner = directories[0].join("inner");
-        fs::create_dir(&inner).unwrap();
+        let keep_busy = || {
+            let (none, flags) = (None::<&str>, nix::mount::MsFlags::empty());
+            nix::mount::mount(Some("tmpfs"), &directories[0], Some("tmpfs"), flags, none).unwrap();
+        };
+        keep_busy();
         let deadline = Instant::now() + Duration::from_secs(10);
         let free = async {
             tokio::time::sleep(BUSY_POLL * 4).await;
-            fs::remove_dir(&inner).unwrap();
+            nix::mount::umount(&directories[0]).unwrap();
         };
         let (removed, ()) = tokio::join!(remove_abandoned(&path, deadline), free);
         removed.unwrap();
         assert!(directories.iter().all(|directory| !directory.exists()));
         // For a group that stays busy, the error names it.
-        let directories = make_group(&path);
-        fs::create_dir(directories[0].join("inner")).unwrap();
+        make_group(&path);
+        keep_busy();
         let error = remove_abandoned(&path, Instant::now() + BUSY_POLL).await.unwrap_err();
         assert!(error.to_string().contains(&path), "{error}");
-        for directory in [directories[0].join("inner")].iter().chain(&directories) {
+        nix::mount::umount(&directories[0]).unwrap();
+        for directory in &directories {
             let _ = fs::remove_dir(directory);
         }
+    }
+
+    #[tokio::test]
+    async fn groups_inside_of_it_go_too() {
+        let path = format!("/podshim-nested-{}", std::process::id());
+        let directories = make_group(&path);
+        for directory in &directories {
+            fs::create_dir_all(directory.join("a/b")).unwrap();
+            fs::create_dir(directory.join("c")).unwrap();
+        }
+        remove_abandoned(&path, Instant::now() + Duration::from_secs(10)).await.unwrap();
+        assert!(directories.iter().all(|directory| !directory.exists()));
     }
 
     #[tokio::test]

@@ -68,6 +68,13 @@ pub(crate) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
     mountinfo.lines().filter_map(parse).collect()
 }
 
+/// Whether the controllers are in v2: it is mounted alone, or at the customary place. On a hybrid node they are in v1. A
+/// hierarchy of v1 beside v2 in the customary place is a program's own, as some VPNs mount net_cls.
+pub(crate) fn is_unified(mounts: &[CgroupMount]) -> bool {
+    mounts.iter().any(|mount| mount.is_v2() && mount.point == Path::new(MOUNT_POINT))
+        || mounts.iter().all(CgroupMount::is_v2)
+}
+
 /// Where every distribution mounts the hierarchies of a `/proc/<pid>/cgroup`, without a search: one directory for each
 /// of v1, or v2 alone.
 pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {

@@ -10,7 +10,7 @@ use std::{
 
 use nix::unistd::Pid;
 
-use super::files::{self, CgroupMount, Directory, MOUNT_POINT};
+use super::files::{self, CgroupMount, Directory};
 use super::{v1, v2};
 
 /// The groups of one container.
@@ -98,10 +98,7 @@ impl Cgroup {
     }
 
     pub(super) fn locate(membership: &str, mounts: &[CgroupMount]) -> Option<Self> {
-        // v2 is mounted alone at the customary place; on a hybrid host the controllers are in v1.
-        let unified_alone = mounts.iter().any(|mount| mount.is_v2() && mount.point == Path::new(MOUNT_POINT))
-            || mounts.iter().all(|mount| mount.is_v2());
-        if unified_alone {
+        if files::is_unified(mounts) {
             let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
             let mount = mounts.iter().find(|mount| mount.is_v2())?;
             return Some(Self::V2(mount.directory_of(path)));

@@ -17,7 +17,7 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use super::settings::SessionKeyring;
+use super::settings::{CgroupDriver, SessionKeyring};
 use crate::{
     busy,
     cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},
@@ -74,7 +74,7 @@ impl Container {
             true => self.launch_with_help(request, &groups, keyring).await,
         };
         if launched.is_err()
-            && let Err(error) = self.delete_sandbox(request.cgroups_path().path()).await
+            && let Err(error) = self.remove_sandbox(request.cgroups_path().path()).await
         {
             warn!(container = %self.id, %error, "the sandbox could not be made, and what was made of it cannot be removed");
         }
@@ -209,15 +209,23 @@ impl Container {
 
     /// Ends what is left in its groups, and removes them.
     pub(super) async fn delete_sandbox(&self, cgroups_path: &str) -> Result<(), RuntimeError> {
-        let failed = |error: io::Error| self.sandbox_error(Operation::Delete, error.to_string());
-        remove_abandoned(cgroups_path, Instant::now() + DEATH_LIMIT).await.map_err(failed)?;
-        // Before systemd is asked: containerd kills a `delete` after five seconds and calls no other, and systemd notices by itself
-        // that a scope is empty.
-        self.record().remove().map_err(failed)?;
-        if let Some(unit) = scope_at(cgroups_path) {
+        // The record goes before systemd is asked: containerd kills a `delete` after five seconds and calls no other, and systemd
+        // notices by itself that a scope is empty.
+        self.remove_sandbox(cgroups_path).await?;
+        // A group of the other driver may have a scope's name.
+        if self.runtime.cgroup_driver == CgroupDriver::Systemd
+            && let Some(unit) = scope_at(cgroups_path)
+        {
             end_scope(unit).await;
         }
         Ok(())
+    }
+
+    /// The same but for its scope, which after a failed create may be another caller's unit of that name.
+    async fn remove_sandbox(&self, cgroups_path: &str) -> Result<(), RuntimeError> {
+        let failed = |error: io::Error| self.sandbox_error(Operation::Delete, error.to_string());
+        remove_abandoned(cgroups_path, Instant::now() + DEATH_LIMIT).await.map_err(failed)?;
+        self.record().remove().map_err(failed)
     }
 
     /// The path of its groups if podshim made it, also another shim of podshim's.

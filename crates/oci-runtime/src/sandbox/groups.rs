@@ -12,7 +12,7 @@ use std::{
 use nix::unistd::{Pid, write};
 
 use super::limits::{Limits, Setting};
-use crate::cgroup::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts};
+use crate::cgroup::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.
 const CONTROLLERS: [&str; 15] = [
@@ -53,11 +53,16 @@ impl Groups {
     /// # Errors
     /// The table of mounts cannot be read, or has no control groups.
     pub(crate) fn at(path: &str) -> io::Result<Self> {
-        let mut mounts = cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
-        // On a hybrid node all controllers are in v1.
-        if mounts.iter().any(|mount| !mount.is_v2()) {
-            mounts.retain(|mount| mount.controllers.iter().any(|one| CONTROLLERS.contains(&one.as_str())));
-            mounts.retain(|mount| !mount.is_v2());
+        Self::among(cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?), path)
+    }
+
+    fn among(mut mounts: Vec<CgroupMount>, path: &str) -> io::Result<Self> {
+        let is_used = |mount: &CgroupMount| {
+            mount.controllers.iter().any(|one| CONTROLLERS.contains(&one.as_str())) && !mount.is_v2()
+        };
+        match is_unified(&mounts) {
+            true => mounts.retain(CgroupMount::is_v2),
+            false => mounts.retain(is_used),
         }
         // A hierarchy may be mounted at several places.
         let mut seen = BTreeSet::new();
@@ -97,14 +102,26 @@ impl Groups {
         let is_v2 = self.version() == CgroupVersion::V2;
         // In v2 there is one group.
         let cpu_max = || fs::read_to_string(self.0[0].directory.join("cpu.max")).unwrap_or_default();
-        for Setting { controller, file, text } in if is_v2 { limits.v2(cpu_max) } else { limits.v1() } {
+        let write = |Setting { controller, file, text }: &Setting| {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =
                 || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
             let path = group.ok_or_else(missing)?.directory.join(file);
-            fs::write(&path, text).map_err(|error| with_path(&path, &error))?;
+            fs::write(&path, text).map_err(|error| with_path(&path, &error))
+        };
+        let mut again = None;
+        for setting in if is_v2 { limits.v2(cpu_max) } else { limits.v1() } {
+            match write(&setting) {
+                // As runc: with the old quota a shorter period may be more than the group above has.
+                Err(error)
+                    if error.kind() == io::ErrorKind::InvalidInput && limits.has_quota_for(&setting) =>
+                {
+                    again = Some(setting);
+                }
+                written => written?,
+            }
         }
-        Ok(())
+        again.map_or(Ok(()), |setting| write(&setting))
     }
 
     /// The version of all groups; on a hybrid node v1, which has the controllers.
@@ -211,4 +228,30 @@ fn inherit(parent: &Path, group: &Path) -> io::Result<()> {
 
 fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &str = "30 20 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup rw,nsdelegate\n";
+
+    #[test]
+    fn a_hierarchy_of_v1_beside_v2_is_another_programs() {
+        for (table, expected) in [
+            (V2.to_owned(), "/sys/fs/cgroup/pod"),
+            (format!("{V2}31 30 0:6 / /mnt/x rw - cgroup none rw,name=systemd\n"), "/sys/fs/cgroup/pod"),
+            (format!("31 30 0:6 / /vpn/net_cls rw - cgroup none rw,net_cls\n{V2}"), "/sys/fs/cgroup/pod"),
+            (
+                "32 30 0:7 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                 33 30 0:8 / /sys/fs/cgroup/unified rw - cgroup2 cgroup rw\n"
+                    .to_owned(),
+                "/sys/fs/cgroup/cpu/pod",
+            ),
+        ] {
+            let groups = Groups::among(cgroup_mounts(&table), "/pod").unwrap();
+            let directories: Vec<_> = groups.0.iter().map(|group| &*group.directory).collect();
+            assert_eq!(directories, [Path::new(expected)], "{table}");
+        }
+    }
 }

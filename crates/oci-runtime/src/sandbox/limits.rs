@@ -10,6 +10,7 @@ use crate::systemd::{Property, PropertyValue};
 
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
+const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
 
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Limits {
         let setting = |controller, file, text| Setting { controller, file, text };
         [
             self.shares.map(|shares| setting("cpu", "cpu.shares", shares.to_string())),
-            self.period.map(|period| setting("cpu", "cpu.cfs_period_us", period.to_string())),
+            self.period.map(|period| setting("cpu", PERIOD_OF_V1, period.to_string())),
             self.quota.map(|quota| setting("cpu", "cpu.cfs_quota_us", quota.to_string())),
             self.memory.map(|bytes| setting("memory", "memory.limit_in_bytes", bytes.to_string())),
             self.pids.map(|count| setting("pids", "pids.max", or_max(count))),
@@ -108,6 +109,11 @@ impl Limits {
 }
 
 impl Limits {
+    /// Whether a setting is the period of a quota that v1 takes after it.
+    pub(super) fn has_quota_for(&self, setting: &Setting) -> bool {
+        setting.file == PERIOD_OF_V1 && self.quota.is_some()
+    }
+
     /// Whether its period is not the usual one.
     pub(super) fn has_unusual_period(&self) -> bool {
         self.period.is_some_and(|period| period != USUAL_PERIOD)

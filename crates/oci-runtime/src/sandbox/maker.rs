@@ -9,10 +9,7 @@ use std::{
     ffi::{CString, OsStr, c_int, c_void},
     fs::File,
     io,
-    os::{
-        fd::AsRawFd,
-        unix::{ffi::OsStrExt, fs::MetadataExt},
-    },
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::Path,
     ptr::null,
     sync::atomic::{AtomicI32, Ordering},
@@ -22,10 +19,12 @@ use nix::unistd::Pid;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
+use super::namespace;
 use super::our_memory::{self, Closed};
 use super::program;
-use super::request::{NamespaceKind, SandboxRequest};
+use super::request::{NamespaceKind, OPEN_FILES, SandboxRequest};
 use super::steps::{StandardStreams, Step, act};
+use crate::process::open_files_before;
 use crate::runtime::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.
@@ -160,6 +159,12 @@ impl ChildSetup {
         let empty_root = Step::EmptyRoot(root, root_options(&request.mount_label)?, streams);
         steps.extend([Step::PrivateMounts, empty_root, Step::OwnSession]);
         steps.append(&mut limits);
+        // The shim has raised its own.
+        if let Some(before) = open_files_before()
+            && request.rlimits.iter().all(|(number, ..)| *number != OPEN_FILES)
+        {
+            steps.push(Step::Rlimit(OPEN_FILES, before.rlim_cur, before.rlim_max));
+        }
         steps.push(Step::CloseFiles(program.as_raw_fd()));
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
         steps.push(Step::Execute(program.as_raw_fd()));
@@ -236,20 +241,17 @@ fn settings(request: &SandboxRequest) -> Result<Vec<(NamespaceKind, Step)>, Make
 
 /// Opens a namespace.
 fn joinable(request: &SandboxRequest, kind: NamespaceKind, path: &Path) -> Result<File, MakeError> {
-    let file = File::open(path).map_err(|error| MakeError::new(format!("open {}", path.display()), error))?;
+    let file =
+        namespace::open(path).map_err(|error| MakeError::new(format!("open {}", path.display()), error))?;
     let changes_it =
         kind == NamespaceKind::Network && request.sysctls.iter().any(|(name, _)| name.starts_with("net/"));
-    if changes_it && is_the_nodes_network(&file).map_err(|error| MakeError::new("stat it", error))? {
+    if changes_it
+        && namespace::is_the_nodes_network(&file).map_err(|error| MakeError::new("stat it", error))?
+    {
         let refused = io::Error::from_raw_os_error(libc::EPERM);
         return Err(MakeError::new("change sysctls of the node's network namespace", refused));
     }
     Ok(file)
-}
-
-/// The shim is in the node's.
-pub(super) fn is_the_nodes_network(file: &File) -> io::Result<bool> {
-    let (one, own) = (file.metadata()?, std::fs::metadata("/proc/self/ns/net")?);
-    Ok((one.dev(), one.ino()) == (own.dev(), own.ino()))
 }
 
 /// Where a security module takes what is to hold after the next exec. The old place is the first module's, which may be another.

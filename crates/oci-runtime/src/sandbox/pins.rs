@@ -23,7 +23,7 @@ use nix::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::maker::is_the_nodes_network;
+use super::namespace::{self, is_the_nodes_network};
 use super::owned;
 use super::request::{NamespaceKind, sysctls};
 
@@ -252,7 +252,7 @@ fn checked(request: &PinsRequest) -> Result<Vec<(String, String)>, PinsError> {
 
 fn enter_network(path: &Path, sysctls: &[(String, String)]) -> Result<(), PinsError> {
     let open = || step(format!("open the network namespace {}", path.display()));
-    let network = File::open(path).map_err(open())?;
+    let network = namespace::open(path).map_err(open())?;
     if sysctls.iter().any(|(file, _)| file.starts_with("net/"))
         && is_the_nodes_network(&network).map_err(open())?
     {
@@ -275,7 +275,7 @@ fn write(sysctls: &[&(String, String)]) -> Result<(), PinsError> {
 fn owner_of(request: &PinsRequest, place: &Path) -> Result<OwnedFd, PinsError> {
     let find = || step("find the user namespace of the pod's network");
     let network = request.network.as_ref().ok_or(io::ErrorKind::NotFound.into()).map_err(find())?;
-    let owner = File::open(network).and_then(|network| owned::owner(&network)).map_err(find())?;
+    let owner = namespace::open(network).and_then(|network| owned::owner(&network)).map_err(find())?;
     pin_file(&format!("/proc/thread-self/fd/{}", owner.as_raw_fd()), place)?;
     Ok(owner)
 }

@@ -17,6 +17,7 @@ use super::cgroups_path::CgroupsPath;
 use super::field::{NotUnderstood, at, is_empty, list, not_done, only, text};
 use super::id_map::{IdMaps, id_maps};
 use super::limits::{self, Limits};
+use super::namespace;
 use crate::bundle::Bundle;
 use crate::runtime::settings::CgroupDriver;
 use crate::systemd::{Manager, Property};
@@ -43,6 +44,9 @@ const NAMESPACES: [(&str, NamespaceKind); 7] = [
     ("uts", NamespaceKind::Uts),
 ];
 
+/// The number of `RLIMIT_NOFILE`.
+pub(super) const OPEN_FILES: u32 = 7;
+
 /// The resource limits of the spec, `RLIMIT_NOFILE` and the like, by the kernel's numbers.
 const RLIMITS: [(&str, u32); 16] = [
     ("RLIMIT_CPU", 0),
@@ -52,7 +56,7 @@ const RLIMITS: [(&str, u32); 16] = [
     ("RLIMIT_CORE", 4),
     ("RLIMIT_RSS", 5),
     ("RLIMIT_NPROC", 6),
-    ("RLIMIT_NOFILE", 7),
+    ("RLIMIT_NOFILE", OPEN_FILES),
     ("RLIMIT_MEMLOCK", 8),
     ("RLIMIT_AS", 9),
     ("RLIMIT_LOCKS", 10),
@@ -270,7 +274,7 @@ impl SandboxRequest {
     fn compare_maps(&self) -> Result<(), NotUnderstood> {
         let Some(maps) = &self.maps_of_joined else { return Ok(()) };
         for (_, path) in self.joined.iter().filter(|(kind, _)| *kind == NamespaceKind::User) {
-            let is_same = fs::File::open(path).and_then(|namespace| maps.are_of(&namespace));
+            let is_same = namespace::open(path).and_then(|namespace| maps.are_of(&namespace));
             let wrong = match is_same {
                 Ok(true) => continue,
                 Ok(false) => "its mappings are not those of the spec".to_owned(),

@@ -448,6 +448,33 @@ fn in_a_frozen_group_no_sandbox_is_made() {
     });
 }
 
+/// As runc: with the old quota the new period would be more than the group above has.
+#[test]
+fn a_shorter_period_comes_with_its_quota() {
+    run(async {
+        let (_test, container) = sandbox(|spec| {
+            let path = spec["linux"]["cgroupsPath"].as_str().unwrap().to_owned();
+            spec["linux"]["cgroupsPath"] = format!("{path}-bounded/inner").into();
+            spec["linux"]["resources"] = json!({"cpu": {"quota": 100_000, "period": 100_000}});
+        });
+        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let group = Path::new("/sys/fs/cgroup/cpu").join(path.trim_start_matches('/'));
+        let above = group.parent().unwrap();
+        fs::create_dir_all(above).unwrap();
+        fs::write(above.join("cpu.cfs_quota_us"), "100000").unwrap();
+        let launched = create(&container).await;
+        container.update(br#"{"cpu": {"quota": 50000, "period": 50000}}"#).await.unwrap();
+        for file in ["cpu.cfs_quota_us", "cpu.cfs_period_us"] {
+            assert_eq!(fs::read_to_string(group.join(file)).unwrap(), "50000\n", "{file}");
+        }
+        end(&container, launched.exit).await;
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap() {
+            let path = path.trim_start_matches('/').strip_suffix("/inner").unwrap();
+            let _ = fs::remove_dir(hierarchy.unwrap().path().join(path));
+        }
+    });
+}
+
 /// The OCI runtime refuses it too: it would change the node's own network.
 #[test]
 fn no_sysctl_changes_the_nodes_network() {
