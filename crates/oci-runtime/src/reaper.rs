@@ -338,7 +338,7 @@ impl Reaper {
             // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
             None if !table.tickets.is_empty() => {
-                drop(table.early_exits.insert(pid, EarlyExit { exit, used }))
+                table.early_exits.insert(pid, EarlyExit { exit, used });
             }
             None => debug!(%pid, code = exit.code, "reaped an orphan"),
         }
