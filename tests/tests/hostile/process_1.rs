@@ -147,6 +147,21 @@ async fn it_has_a_scope_as_the_oci_runtimes() -> Result<()> {
     Ok(())
 }
 
+/// The shim raises its own limit, which is not the sandbox's.
+#[tokio::test]
+async fn its_limit_of_open_files_is_that_of_the_oci_runtimes() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut limits = Vec::new();
+    for maker in ["own", "runtime"] {
+        let pod = pod_by(&node, maker).await?;
+        let text = std::fs::read_to_string(format!("/proc/{}/limits", pod.sandbox_pid().await?))?;
+        limits.push(text.lines().find(|line| line.starts_with("Max open files")).map(str::to_owned));
+        pod.remove().await?;
+    }
+    ensure!(limits[0].is_some() && limits[0] == limits[1], "{limits:?}");
+    Ok(())
+}
+
 /// A pod that is up, whose sandbox `maker` makes.
 async fn pod_by<'node>(node: &'node Containerd, maker: &str) -> Result<RunningPod<'node>> {
     node.write_node_file(&format!("sandbox = {maker:?}")).await?;

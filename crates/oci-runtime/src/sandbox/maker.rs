@@ -133,11 +133,9 @@ impl ChildSetup {
             steps.push(write(&attribute("apparmor", "exec"), &format!("exec {}", request.profile))?);
         }
         let mut limits: Vec<_> = match entry {
-            CgroupEntry::Groups(_) => request
-                .rlimits
-                .iter()
-                .map(|(number, soft, hard)| Step::Rlimit(*number, *soft, *hard))
-                .collect(),
+            CgroupEntry::Groups(_) => {
+                request.first_rlimits().map(|(number, soft, hard)| Step::Rlimit(number, soft, hard)).collect()
+            }
             CgroupEntry::Barrier(_) => Vec::new(),
         };
         let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
@@ -160,10 +158,9 @@ impl ChildSetup {
         steps.extend([Step::PrivateMounts, empty_root, Step::OwnSession]);
         steps.append(&mut limits);
         // The shim has raised its own.
-        if let Some(before) = open_files_before()
-            && request.rlimits.iter().all(|(number, ..)| *number != OPEN_FILES)
-        {
-            steps.push(Step::Rlimit(OPEN_FILES, before.rlim_cur, before.rlim_max));
+        let before = || open_files_before().map(|before| (before.rlim_cur, before.rlim_max));
+        if let Some((soft, hard)) = request.open_files().or_else(before) {
+            steps.push(Step::Rlimit(OPEN_FILES, soft, hard));
         }
         steps.push(Step::CloseFiles(program.as_raw_fd()));
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);

@@ -309,6 +309,20 @@ impl SandboxRequest {
         Ok(())
     }
 
+    /// The resource limits, by the kernel's numbers, that its process has while it is being made: it opens files meanwhile, and has
+    /// the shim's as well.
+    pub(super) fn first_rlimits(&self) -> impl Iterator<Item = (u32, u64, u64)> {
+        self.rlimits.iter().map(|(number, soft, hard)| match *number {
+            OPEN_FILES => (OPEN_FILES, *hard, *hard),
+            number => (number, *soft, *hard),
+        })
+    }
+
+    /// Its limit of open files, if the spec has one.
+    pub(super) fn open_files(&self) -> Option<(u64, u64)> {
+        self.rlimits.iter().find(|(number, ..)| *number == OPEN_FILES).map(|(_, soft, hard)| (*soft, *hard))
+    }
+
     /// What only the node's root may do for a process: the maps of its user namespace, its score, its limits.
     ///
     /// # Errors
@@ -325,14 +339,14 @@ impl SandboxRequest {
         if let Some(score) = self.oom_score_adj {
             write("oom_score_adj", &score.to_string())?;
         }
-        for (number, soft, hard) in &self.rlimits {
-            let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
+        for (number, soft, hard) in self.first_rlimits() {
+            let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
             // SAFETY: the kernel reads the limit, and writes nothing.
             let result = unsafe {
                 libc::syscall(
                     libc::SYS_prlimit64,
                     pid.as_raw(),
-                    *number,
+                    number,
                     &raw const limit,
                     null_mut::<c_void>(),
                 )

@@ -448,6 +448,25 @@ fn in_a_frozen_group_no_sandbox_is_made() {
     });
 }
 
+/// While it is being made it has the shim's files, and opens more.
+#[test]
+fn it_may_have_few_open_files() {
+    for adjust in [in_a_user_namespace, |_: &mut Value| {}] {
+        run(async {
+            let (_test, container) = sandbox(|spec| {
+                adjust(spec);
+                spec["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": 3, "hard": 1024}]);
+            });
+            let launched = create(&container).await;
+            let limits = fs::read_to_string(of_process(&launched, "limits")).unwrap();
+            let of_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+            let words: Vec<_> = of_files.split_whitespace().skip(3).take(2).collect();
+            assert_eq!(words, ["3", "1024"]);
+            end(&container, launched.exit).await;
+        });
+    }
+}
+
 /// As runc: with the old quota the new period would be more than the group above has.
 #[test]
 fn a_shorter_period_comes_with_its_quota() {
