@@ -120,14 +120,20 @@ async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
     ensure!(reported == 200, "{reported} of 200 execs: {codes}");
     let last = |event: &TaskEvent| event.topic == "exit" && event.exec.as_deref() == Some("e200");
     log.wait_for(id, SOON, last).await?;
+    let mut repeated = 0;
     for number in 1..=200u64 {
         let exec = format!("e{number}");
         let is_exit = |event: &TaskEvent| event.topic == "exit" && event.exec.as_ref() == Some(&exec);
         let events = log.wait_for(id, SOON, is_exit).await?;
-        let own: Vec<_> = events.into_iter().filter(|event| event.exec.as_ref() == Some(&exec)).collect();
+        let mut own: Vec<_> = events.into_iter().filter(|event| event.exec.as_ref() == Some(&exec)).collect();
+        let received = own.len();
+        own.dedup();
+        repeated += received - own.len();
         ensure_order(&own, &["exec-added", "exec-started", "exit"])?;
         ensure!(own[2].exit_status == number % 100, "{own:#?}");
     }
+    // A containerd that has not answered for five seconds gets an event again: on a busy machine one of 600.
+    ensure!(repeated <= 3, "{repeated} events came twice");
     // The shim has reaped all orphans: it has no dead child.
     pod.wait_for("storm", e2e::Event::Started, 1, SOON).await?;
     let shim = shim_pid(&pod.leftovers()?)?;
