@@ -192,20 +192,37 @@ exec unshare --mount sh -c 'mkdir -p /run/systemd && mount -t tmpfs hanging /run
     sandbox.remove().await
 }
 
-/// A slice that may have no more groups below it.
-struct FullSlice(String);
+/// A unit of systemd's that podshim did not make. It is stopped with this.
+struct Unit(String);
 
-impl FullSlice {
-    async fn start() -> Result<Self> {
-        let name = format!("full_{}.slice", std::process::id());
-        e2e::output("systemctl", ["start", &name]).await?;
-        let slice = Self(name);
+impl Unit {
+    /// A slice that may have no more groups below it.
+    async fn full_slice() -> Result<Self> {
+        let slice = Self(format!("full_{}.slice", std::process::id()));
+        e2e::output("systemctl", ["start", &slice.0]).await?;
         std::fs::write(format!("/sys/fs/cgroup/{}/cgroup.max.descendants", slice.0), "0")?;
         Ok(slice)
     }
+
+    /// A scope with a process.
+    async fn scope(unit: &str, slice: &str) -> Result<Self> {
+        #[expect(clippy::disallowed_methods, reason = "systemd has the process, and ends it with the unit")]
+        std::process::Command::new("systemd-run")
+            .args(["--scope", "--quiet", "--unit", unit, "--slice", slice, "sleep", "600"])
+            .spawn()?;
+        let scope = Self(unit.to_owned());
+        wait::until("the scope to be there", SOON, async || Ok(scope.is_active().await?.then_some(())))
+            .await?;
+        Ok(scope)
+    }
+
+    async fn is_active(&self) -> Result<bool> {
+        let state = e2e::output("systemctl", ["show", &self.0, "--property=ActiveState"]).await?;
+        Ok(state.trim() == "ActiveState=active")
+    }
 }
 
-impl Drop for FullSlice {
+impl Drop for Unit {
     #[expect(clippy::disallowed_methods, reason = "no reaper runs in a test")]
     fn drop(&mut self) {
         drop(std::process::Command::new("systemctl").args(["stop", &self.0]).status());
@@ -223,7 +240,7 @@ async fn a_scope_that_systemd_cannot_start_is_reported_at_once() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let root = directory.path().join("runc");
     let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
-    let slice = FullSlice::start().await?;
+    let slice = Unit::full_slice().await?;
     let options = Options { systemd_cgroup: true, ..options(&root) };
     let cgroup = format!("{}:cri-containerd:{}", slice.0, sandbox.id());
     let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
@@ -238,34 +255,6 @@ async fn a_scope_that_systemd_cannot_start_is_reported_at_once() -> Result<()> {
     sandbox.remove().await
 }
 
-/// A unit of systemd's with a process, which podshim did not make.
-struct OtherScope(String);
-
-impl OtherScope {
-    async fn start(unit: &str, slice: &str) -> Result<Self> {
-        #[expect(clippy::disallowed_methods, reason = "systemd has the process, and ends it with the unit")]
-        std::process::Command::new("systemd-run")
-            .args(["--scope", "--quiet", "--unit", unit, "--slice", slice, "sleep", "600"])
-            .spawn()?;
-        let scope = Self(unit.to_owned());
-        wait::until("the scope to be there", SOON, async || Ok(scope.is_active().await?.then_some(())))
-            .await?;
-        Ok(scope)
-    }
-
-    async fn is_active(&self) -> Result<bool> {
-        let state = e2e::output("systemctl", ["show", &self.0, "--property=ActiveState"]).await?;
-        Ok(state.trim() == "ActiveState=active")
-    }
-}
-
-impl Drop for OtherScope {
-    #[expect(clippy::disallowed_methods, reason = "no reaper runs in a test")]
-    fn drop(&mut self) {
-        drop(std::process::Command::new("systemctl").args(["stop", &self.0]).status());
-    }
-}
-
 /// A unit in another slice has the name of the sandbox's scope: the create fails, and the unit lives on.
 #[tokio::test]
 async fn a_scope_of_another_caller_outlives_a_failed_create() -> Result<()> {
@@ -277,7 +266,7 @@ async fn a_scope_of_another_caller_outlives_a_failed_create() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let root = directory.path().join("runc");
     let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
-    let other = OtherScope::start(&format!("cri-containerd-{}.scope", sandbox.id()), "system.slice").await?;
+    let other = Unit::scope(&format!("cri-containerd-{}.scope", sandbox.id()), "system.slice").await?;
     let options = Options { systemd_cgroup: true, ..options(&root) };
     let cgroup = format!("user.slice:cri-containerd:{}", sandbox.id());
     let create = sandbox.prepare_in(&cgroup, |bundle| bundle.options(&options))?;
@@ -302,7 +291,7 @@ async fn a_scope_with_the_name_of_a_control_group_outlives_its_sandbox() -> Resu
     let root = directory.path().join("runc");
     let sandbox = DirectSandbox::of(&node, directory.path(), Ok).await?;
     let unit = format!("cri-containerd-{}.scope", sandbox.id());
-    let other = OtherScope::start(&unit, "system.slice").await?;
+    let other = Unit::scope(&unit, "system.slice").await?;
     let group = format!("{}/{unit}", node.cgroup());
     let create = sandbox.prepare_in(&group, |bundle| bundle.options(&options(&root)))?;
     sandbox.try_create(&create).await?;

@@ -88,6 +88,14 @@ async fn end(container: &Container, exit: ExitWatch) {
     within(exit).await;
 }
 
+/// Removes the groups that a test has made for its own, which was called `inner`.
+fn remove_above(path: &str) {
+    for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap() {
+        let path = path.trim_start_matches('/').strip_suffix("/inner").unwrap();
+        let _ = fs::remove_dir(hierarchy.unwrap().path().join(path));
+    }
+}
+
 /// The program runs as the spec's user, with nothing to do harm with.
 #[test]
 fn it_has_nothing_and_can_do_nothing() {
@@ -441,10 +449,7 @@ fn in_a_frozen_group_no_sandbox_is_made() {
         fs::write(above.join("freezer.state"), "THAWED").unwrap();
         let launched = create(&container).await;
         end(&container, launched.exit).await;
-        for group in fs::read_dir("/sys/fs/cgroup").unwrap() {
-            let path = path.trim_start_matches('/').strip_suffix("/inner").unwrap();
-            let _ = fs::remove_dir(group.unwrap().path().join(path));
-        }
+        remove_above(&path);
     });
 }
 
@@ -487,10 +492,7 @@ fn a_shorter_period_comes_with_its_quota() {
             assert_eq!(fs::read_to_string(group.join(file)).unwrap(), "50000\n", "{file}");
         }
         end(&container, launched.exit).await;
-        for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap() {
-            let path = path.trim_start_matches('/').strip_suffix("/inner").unwrap();
-            let _ = fs::remove_dir(hierarchy.unwrap().path().join(path));
-        }
+        remove_above(&path);
     });
 }
 
