@@ -36,7 +36,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How often a waiter checks the tickets of others. Only the undoing of a failed call waits for them.
+/// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const TICKET_POLL: Duration = Duration::from_millis(20);
 
 /// How and when a process ended.
@@ -100,8 +100,8 @@ pub enum Charge {
 struct Table {
     watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
     early_exits: BTreeMap<Pid, EarlyExit>,
-    tickets: BTreeSet<u64>,
-    last_ticket: u64,
+    subscriptions: BTreeSet<u64>,
+    last_subscription: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
     own: BTreeMap<Pid, Charge>,
     permit: Weak<SpawnPermit>,
@@ -119,21 +119,21 @@ struct EarlyExit {
 #[derive(Debug)]
 pub(crate) struct SpawnPermit;
 
-/// While a ticket lives, the exits of processes without a watcher are kept for [`Reaper::adopt`].
+/// While a subscription lives, the exits of processes without a watcher are kept for [`Reaper::adopt`].
 ///
 /// Take it before running a command that leaves a process behind (`create`, `exec --detach`): the
 /// container may exit before its pid is known (containerd issue 7111).
 #[derive(Debug)]
-pub struct Ticket {
+pub struct ExitSubscription {
     table: Rc<RefCell<Table>>,
     number: u64,
 }
 
-impl Drop for Ticket {
+impl Drop for ExitSubscription {
     fn drop(&mut self) {
         let mut table = self.table.borrow_mut();
-        table.tickets.remove(&self.number);
-        if table.tickets.is_empty() {
+        table.subscriptions.remove(&self.number);
+        if table.subscriptions.is_empty() {
             table.early_exits.clear();
         }
     }
@@ -210,13 +210,13 @@ impl Reaper {
         Self { table: self.table.clone(), charge }
     }
 
-    /// Keeps exits of unknown processes until the ticket is dropped.
-    pub fn ticket(&self) -> Ticket {
+    /// Keeps exits of unknown processes until the subscription is dropped.
+    pub fn subscribe(&self) -> ExitSubscription {
         let mut table = self.table.borrow_mut();
-        table.last_ticket += 1;
-        let number = table.last_ticket;
-        table.tickets.insert(number);
-        Ticket { table: self.table.clone(), number }
+        table.last_subscription += 1;
+        let number = table.last_subscription;
+        table.subscriptions.insert(number);
+        ExitSubscription { table: self.table.clone(), number }
     }
 
     /// Whether the pid is a watched process of the shim whose exit has not been delivered yet.
@@ -230,22 +230,22 @@ impl Reaper {
         ours.filter_map(|pid| Process::open(pid).ok()).collect()
     }
 
-    /// Waits until every ticket that is out now has been dropped. By then, each process that the holders' commands have
-    /// left behind so far has been adopted, or belongs to no call. Drop your own ticket first: two waiters would wait
+    /// Waits until every subscription that is out now has been dropped. By then, each process that the holders' commands have
+    /// left behind so far has been adopted, or belongs to no call. Drop your own subscription first: two waiters would wait
     /// for each other.
-    pub(crate) async fn wait_for_tickets(&self) {
-        let last = self.table.borrow().last_ticket;
-        while self.table.borrow().tickets.first().is_some_and(|oldest| *oldest <= last) {
+    pub(crate) async fn wait_for_subscriptions(&self) {
+        let last = self.table.borrow().last_subscription;
+        while self.table.borrow().subscriptions.first().is_some_and(|oldest| *oldest <= last) {
             tokio::time::sleep(TICKET_POLL).await;
         }
     }
 
-    /// Adopts a descendant whose pid a runtime reported, even if it has exited since `ticket` was taken.
+    /// Adopts a descendant whose pid a runtime reported, even if it has exited since `subscription` was taken.
     ///
     /// Fails with `NotFound` if there is no such process and no recorded exit, and with `InvalidInput` if the process
     /// is not the shim's child or is watched already.
-    pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
-        debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
+    pub fn adopt(&self, subscription: &ExitSubscription, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        debug_assert!(Rc::ptr_eq(&subscription.table, &self.table), "a subscription of another reaper");
         if self.is_watched(pid) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -279,10 +279,10 @@ impl Reaper {
 
     /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
     /// container's cgroup only after runc's init has begun there, which is an eighth of what an exec takes.
-    pub fn adopt_exec(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+    pub fn adopt_exec(&self, subscription: &ExitSubscription, pid: Pid) -> io::Result<(Process, ExitWatch)> {
         let early = || self.table.borrow().early_exits.get(&pid).map(|early| early.used);
         let used = process::processor_time_of(pid).or_else(early).unwrap_or_default();
-        let adopted = self.adopt(ticket, pid)?;
+        let adopted = self.adopt(subscription, pid)?;
         self.table.borrow_mut().charge(self.charge, used);
         Ok(adopted)
     }
@@ -337,7 +337,7 @@ impl Reaper {
         match table.watched.remove(&pid) {
             // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
-            None if !table.tickets.is_empty() => {
+            None if !table.subscriptions.is_empty() => {
                 table.early_exits.insert(pid, EarlyExit { exit, used });
             }
             None => debug!(%pid, code = exit.code, "reaped an orphan"),

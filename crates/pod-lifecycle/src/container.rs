@@ -289,13 +289,13 @@ impl Container {
         }
     }
 
-    /// What callers see: a container that has been started and is not final is RUNNING (F11). `anchor` stands in for
+    /// What callers see: a container that has been started and is not final is RUNNING (F11). `stand_in_pid` stands for
     /// the pid of a container that has no process of its own at the moment (F13). One whose create is under way is
     /// CREATED, for a containerd that was restarted meanwhile: it deletes such a task, and the Delete waits for the end
     /// of the create. On NotFound containerd 1.6 takes the container for one without a task (trap 15).
-    pub(crate) fn view(&self, anchor: Option<u32>) -> View {
+    pub(crate) fn view(&self, stand_in_pid: Option<u32>) -> View {
         let running = if self.freezer.shows_paused() { Status::Paused } else { Status::Running };
-        let stand_in = anchor.unwrap_or(self.pid);
+        let stand_in = stand_in_pid.unwrap_or(self.pid);
         let (status, pid, exit) = match &self.phase {
             Phase::Created => (Status::Created, self.pid, None),
             Phase::CompletedAgain { .. } => (Status::Created, stand_in, None),

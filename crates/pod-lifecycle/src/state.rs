@@ -309,7 +309,7 @@ impl State {
 
     /// The pause pid, or in a pod without pause the pid of any live container: it stands in for a container that has no
     /// process at the moment (F13). Never the shim's own pid.
-    pub(crate) fn anchor_pid(&self) -> Option<u32> {
+    pub(crate) fn stand_in_pid(&self) -> Option<u32> {
         let sandbox = self.sandbox.id().and_then(|id| self.container(id));
         sandbox
             // A sandbox without a process has pid 0, which containerd takes for "no process".

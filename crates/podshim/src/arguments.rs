@@ -10,7 +10,7 @@ use control_api::past::HISTORY_ROOT;
 use control_api::paths::STATE_ROOT;
 use pod_spec::{BoundedDuration, DurationError, Node};
 
-use crate::check::Outside;
+use crate::check::CheckContext;
 use crate::outcome::CommandError;
 use crate::output::Format;
 use crate::source::Source;
@@ -40,7 +40,7 @@ pub struct FileArguments {
 
 /// What a pod's node and its webhooks do to it, which the pod's manifest does not say.
 #[derive(Args)]
-pub struct OutsideArguments {
+pub struct ContextArguments {
     /// Take the manifests as a node with this file does: its defaults; what it forbids is an error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     node_file: Option<String>,
@@ -49,18 +49,18 @@ pub struct OutsideArguments {
     injected: Vec<String>,
 }
 
-impl OutsideArguments {
+impl ContextArguments {
     /// Reads the node's file.
     ///
     /// # Errors
     /// It cannot be read, or is wrong.
-    pub fn read(&self) -> Result<Outside, CommandError> {
+    pub fn read(&self) -> Result<CheckContext, CommandError> {
         let node = match &self.node_file {
             Some(name) => Node::parse(&Source::read(name)?.text)
                 .map_err(|error| CommandError::Input(format!("{name}: {error}")))?,
             None => Node::default(),
         };
-        Ok(Outside { node, injected: self.injected.clone(), containerd: None })
+        Ok(CheckContext { node, injected: self.injected.clone(), containerd: None })
     }
 
     /// The words that give these arguments to another command.

@@ -14,7 +14,7 @@ mod pod_restart;
 mod proposal;
 mod stop_signal;
 
-pub use pod::Outside;
+pub use pod::CheckContext;
 
 use crate::annotations;
 use crate::finding::{Finding, Severity};
@@ -35,27 +35,27 @@ pub enum FileKind {
 }
 
 /// All findings on one file.
-pub fn check(source: &Source, outside: &Outside) -> (FileKind, Vec<Finding>) {
+pub fn check(source: &Source, context: &CheckContext) -> (FileKind, Vec<Finding>) {
     let mut findings = Vec::new();
     let kind = match syntax_of(source) {
         Syntax::Toml if is_containerd_config(&source.text) => {
-            let too_old = outside.containerd.filter(|release| *release < FIRST_WITH_SHIM);
-            findings = containerd_config::check(source, &outside.node, too_old);
+            let too_old = context.containerd.filter(|release| *release < FIRST_WITH_SHIM);
+            findings = containerd_config::check(source, &context.node, too_old);
             FileKind::ContainerdConfig
         }
         Syntax::Toml => {
             findings = node_file::check(source);
             FileKind::NodeFile
         }
-        Syntax::Yaml => FileKind::Pods(check_manifests(source, outside, &mut findings)),
+        Syntax::Yaml => FileKind::Pods(check_manifests(source, context, &mut findings)),
     };
     findings.sort_by_key(|finding| finding.line);
     (kind, findings)
 }
 
-fn check_manifests(source: &Source, outside: &Outside, findings: &mut Vec<Finding>) -> usize {
+fn check_manifests(source: &Source, context: &CheckContext, findings: &mut Vec<Finding>) -> usize {
     if let Some(lines) = annotations::lines(&source.text) {
-        pod::check_lines(&source.name, &lines, &outside.node, findings);
+        pod::check_lines(&source.name, &lines, &context.node, findings);
         return 1;
     }
     let documents = match yaml::documents(&source.text) {
@@ -70,11 +70,11 @@ fn check_manifests(source: &Source, outside: &Outside, findings: &mut Vec<Findin
     for document in &documents {
         if let Some(annotations) = annotations::alone(&document.root) {
             pods += 1;
-            pod::check_alone(&source.name, annotations, &outside.node, findings);
+            pod::check_alone(&source.name, annotations, &context.node, findings);
         }
         for template in manifest::templates(document) {
             pods += 1;
-            pod::check(&source.name, &template, outside, findings);
+            pod::check(&source.name, &template, context, findings);
         }
     }
     pods

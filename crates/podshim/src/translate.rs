@@ -73,7 +73,7 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     let pods = all_changes.iter().flat_map(|one| one.changes.iter().flatten()).count();
     let translated = carry_out(source, &documents, &all_changes, &mut remarks)?;
     if !all_changes.is_empty() {
-        let (_, found) = check::check(&translated, &check::Outside::default());
+        let (_, found) = check::check(&translated, &check::CheckContext::default());
         for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
             // The error's line counts in the output, not in the author's file.
             let message = format!("the translation does not pass podshim check: {}", error.message);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use podshim::check::{Outside, check};
+use podshim::check::{CheckContext, check};
 use podshim::finding::{Finding, Severity};
 use podshim::source::Source;
 
@@ -42,7 +42,7 @@ fn examples() -> Vec<String> {
 }
 
 fn findings(name: &str, text: &str) -> Vec<Finding> {
-    check(&Source { name: name.to_owned(), text: text.to_owned() }, &Outside::default()).1
+    check(&Source { name: name.to_owned(), text: text.to_owned() }, &CheckContext::default()).1
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::Signal { target, signal, reach, cause } => send_signal(state, &target, signal, reach, cause),
         Action::Reply { request, result } => state.requests.answer(request, result),
         Action::GiveUpCreate { container } => {
-            if let Some(resources) = state.containers.get(&container) {
+            if let Some(resources) = state.container(&container) {
                 resources.give_up_create();
             }
         }
@@ -36,7 +36,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
             if state.is_pod_sandbox(notice.container()) {
                 return;
             }
-            let resources = state.containers.get(notice.container());
+            let resources = state.container(notice.container());
             if let Notice::Deleted { container, .. } = &notice {
                 names().remove_container(container.as_str());
             }
@@ -56,7 +56,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     if target.exec.is_none() && sandbox_requests::signal(state, &target.container, signal) {
         return;
     }
-    let Some(resources) = state.containers.get(&target.container) else { return };
+    let Some(resources) = state.container(&target.container) else { return };
     let process = match &target.exec {
         None => resources.process(),
         Some(exec) => resources.exec(exec).and_then(ExecResources::process),
@@ -86,7 +86,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
 
 /// N8. In the owner, not in a task: the program must not run with its own value, however briefly.
 fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
-    let Some(cgroup) = state.containers.get(id).and_then(Resources::cgroup) else { return };
+    let Some(cgroup) = state.container(id).and_then(Resources::cgroup) else { return };
     match cgroup.limit_oom_score(highest) {
         Ok(()) => info!(container = %id, highest, "oom_score_adj lowered to that of the mains"),
         Err(error) => {
@@ -97,7 +97,7 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
 
 fn write_line(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
     info!(container = %id, "{line}");
-    let Some(resources) = state.containers.get(id) else { return };
+    let Some(resources) = state.container(id) else { return };
     if let Some(stdio) = resources.stdio() {
         stdio.write_line(line);
     }
@@ -112,7 +112,7 @@ fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
     if shown.code != real.code {
         info!(container = %id, shown = shown.code, real = real.code, "callers see another exit code than the real one");
     }
-    let Some(resources) = state.containers.get_mut(id) else { return };
+    let Some(resources) = state.container_mut(id) else { return };
     resources.finish_output();
     let Some(pid) = resources.last_pid() else { return };
     let record = ExitRecord {

@@ -9,7 +9,7 @@ use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Request};
 
 use crate::details::CheckpointDetails;
 use crate::error::{failure, runtime_failure};
-use crate::report::{Finisher, OperationResult};
+use crate::report::{CompletionReporter, OperationResult};
 use crate::resources::Resources;
 
 /// The request to the pod. Adds to `details` the `criu` that the container's options name.
@@ -29,7 +29,7 @@ pub(crate) fn request(
 }
 
 /// Writes the checkpoint. Without `details` its request was answered meanwhile: no caller waits for it.
-pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: Finisher) {
+pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: CompletionReporter) {
     let Some(details) = details else {
         return done.fail(failure("its caller does not wait for this checkpoint any more"));
     };
@@ -41,7 +41,7 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
 }
 
 /// A create without a process: Start restores it.
-pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
+pub(crate) fn prepare_restore(resources: &Resources, done: CompletionReporter) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.prepare().await {
@@ -51,7 +51,7 @@ pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
     });
 }
 
-pub(crate) fn restore(resources: &Resources, done: Finisher) {
+pub(crate) fn restore(resources: &Resources, done: CompletionReporter) {
     let streams = match resources.streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),

@@ -16,7 +16,7 @@ use crate::error::failure;
 use crate::incarnation::{NewExec, NewIncarnation};
 use crate::listen;
 use crate::names::names;
-use crate::report::{Completion, Finisher, OperationResult, Report, ReportSender};
+use crate::report::{Completion, CompletionReporter, OperationResult, Report, ReportSender};
 use crate::resources::Resources;
 use crate::state::State;
 
@@ -32,14 +32,14 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         OperationResult::Nothing => {}
         OperationResult::Stdio(stdio) => {
             state.close_unused_fifos(&container);
-            if let Some(resources) = state.containers.get_mut(&container) {
+            if let Some(resources) = state.container_mut(&container) {
                 resources.stdio_opened(*stdio);
             }
         }
         OperationResult::Created(created) => {
             let (stdio, new) = *created;
             state.close_unused_fifos(&container);
-            if let Some(resources) = state.containers.get_mut(&container) {
+            if let Some(resources) = state.container_mut(&container) {
                 resources.stdio_opened(stdio);
             }
             new_process = Some(keep_process(state, &container, new));
@@ -53,7 +53,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         }
         OperationResult::Exec(exec, new) => {
             let NewExec { stdio, console, process, exit } = *new;
-            let resources = state.containers.get_mut(&container);
+            let resources = state.container_mut(&container);
             if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec))
                 && let Err(error) = record.started(stdio, console, process)
             {
@@ -77,7 +77,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             state.keep_unused_fifos(container, fifos);
         }
         OperationResult::RemovedExec(exec) => {
-            if let Some(resources) = state.containers.get_mut(&container) {
+            if let Some(resources) = state.container_mut(&container) {
                 resources.remove_exec(&exec);
             }
         }
@@ -87,7 +87,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
 
 /// Whether an Update came while the process was created (R6): its caller was answered that the limits hold.
 fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
-    let wanted = state.containers.get(id).and_then(Resources::limits);
+    let wanted = state.container(id).and_then(Resources::limits);
     wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
 }
 
@@ -99,9 +99,9 @@ fn apply_newer_limits(
     outcome: Outcome,
     mut new: Box<NewIncarnation>,
 ) {
-    let Some(resources) = state.containers.get(&container) else { return };
+    let Some(resources) = state.container(&container) else { return };
     let (launcher, limits) = (resources.launcher(), resources.limits().cloned());
-    let done = Finisher::new(op, container, state.reports.clone());
+    let done = CompletionReporter::new(op, container, state.reports.clone());
     tokio::task::spawn_local(async move {
         launcher.apply_limits(&mut new, limits).await;
         done.finish(outcome, OperationResult::Recreated(new));
@@ -111,7 +111,7 @@ fn apply_newer_limits(
 /// Whether a caller waits for the end of the container's delete. Without its bundle none needs to: containerd removes that
 /// when it has forgotten the container.
 fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
-    let Some(resources) = state.containers.get(id) else { return true };
+    let Some(resources) = state.container(id) else { return true };
     resources.deletes().iter().any(|request| state.requests.is_awaited(*request))
         || !resources.details().bundle.exists()
 }
@@ -144,12 +144,12 @@ pub(crate) fn exited(state: &mut State, target: Target, exit: reaper::Exit) -> E
 fn output_ended(state: &mut State, target: &Target) {
     let Some(exec) = &target.exec else {
         // Only a scope's numbers: they are gone in a moment. Reading some thirty files must not delay the exit's event.
-        if let Some(resources) = state.containers.get_mut(&target.container) {
+        if let Some(resources) = state.container_mut(&target.container) {
             resources.read_stats_of_scope();
         }
         return;
     };
-    let resources = state.containers.get_mut(&target.container);
+    let resources = state.container_mut(&target.container);
     let Some(record) = resources.and_then(|resources| resources.exec_mut(exec)) else { return };
     // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
     if let Some(console) = record.exited() {

@@ -3,12 +3,12 @@
 //! Owns the translation of requests and answers, the pod's history, its counts and the last exits of its containers. Decides nothing of
 //! the pod. Nothing below this folder may know the owner's state.
 
+pub(crate) mod counters;
 pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod inspection;
 pub(crate) mod last_exits;
 pub(crate) mod log;
-pub(crate) mod tally;
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(crate) fn admit(
     id: &ContainerId,
     details: CreateDetails,
 ) -> Result<ContainerSpec, ServiceError> {
-    if state.containers.contains_key(id) {
+    if state.has_container(id) {
         let message = format!("container {id} already exists");
         return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
     }
@@ -43,7 +43,7 @@ pub(crate) fn admit(
     let (resources, spec) = prepare(state, id, details)?;
     names().add_container(id.as_str(), &spec.name);
     state.created_names.add(&spec.name, spec.kubelet_type);
-    state.containers.insert(id.clone(), resources);
+    state.add_container(id.clone(), resources);
     Ok(spec)
 }
 
@@ -87,7 +87,7 @@ fn prepare(
     };
     shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, &bundle, &spec)?;
     if let Some(sandbox) =
-        spec.annotations.get(SANDBOX_ID).and_then(|id| state.containers.get(&ContainerId::from(id.as_str())))
+        spec.annotations.get(SANDBOX_ID).and_then(|id| state.container(&ContainerId::from(id.as_str())))
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }

@@ -14,7 +14,7 @@ use crate::actions;
 use crate::checkpoint;
 use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
-use crate::control::tally::Tally;
+use crate::control::counters::PodCounters;
 use crate::control::{fault, log};
 use crate::creation;
 use crate::inspect;
@@ -32,7 +32,7 @@ pub(crate) async fn run_until_empty(
     mut commands: mpsc::Receiver<Command>,
     mut reports: mpsc::UnboundedReceiver<Report>,
     mut stop: mpsc::Receiver<()>,
-) -> (Publisher, Tally, Option<Past>) {
+) -> (Publisher, PodCounters, Option<Past>) {
     let clock = state.clock();
     while !state.is_over() {
         state.count_what_has_ended();
@@ -66,7 +66,7 @@ pub(crate) async fn run_until_empty(
                 });
             }
             // After the answers: their callers do not wait for it.
-            () = tokio::task::yield_now(), if state.tally.is_unsaved() => {
+            () = tokio::task::yield_now(), if state.counters.is_unsaved() => {
                 busy::during("its counts", || state.save_counts());
             }
             else => break,
@@ -75,7 +75,7 @@ pub(crate) async fn run_until_empty(
     state.count_what_has_ended();
     let past = inspect::past(&state);
     state.discard_sandbox();
-    (state.publisher, state.tally, past)
+    (state.publisher, state.counters, past)
 }
 
 fn on_report(state: &mut State, report: Report) {
@@ -109,20 +109,20 @@ fn on_command(state: &mut State, command: Command) {
             }
         }
         Command::Exec { container, exec, details, answer } => {
-            let resources = state.containers.get_mut(&container);
+            let resources = state.container_mut(&container);
             let is_new = resources.is_some_and(|resources| resources.add_exec(&exec, *details));
             submit(state, Request::Exec { container: container.clone(), exec: exec.clone() }, answer);
             let target = Target { container, exec: Some(exec.clone()) };
             // The pod has refused it.
             if is_new
                 && state.pod().view(&target).is_err()
-                && let Some(resources) = state.containers.get_mut(&target.container)
+                && let Some(resources) = state.container_mut(&target.container)
             {
                 resources.remove_exec(&exec);
             }
         }
         Command::Checkpoint { container, mut details, answer } => {
-            let resources = state.containers.get(&container);
+            let resources = state.container(&container);
             let request = checkpoint::request(resources, container, &mut details);
             let id = state.requests.open_checkpoint(*details, answer);
             feed(state, Event::Request { id, request });
@@ -133,7 +133,7 @@ fn on_command(state: &mut State, command: Command) {
                 state.close_unused_fifos(&target.container);
             }
             let id = state.requests.open(answer);
-            if let Some(resources) = state.containers.get_mut(&target.container) {
+            if let Some(resources) = state.container_mut(&target.container) {
                 resources.delete_requested(&target, id, limit);
             }
             feed(state, Event::Request { id, request: Request::Delete(target) });
@@ -174,7 +174,7 @@ fn on_sandbox(state: &mut State, command: SandboxCommand) {
                     let create =
                         Command::Create { container: sandbox.clone(), details: Box::new(details), answer };
                     on_command(state, create);
-                    if !state.containers.contains_key(&sandbox) {
+                    if !state.has_container(&sandbox) {
                         state.forget(&sandbox);
                     }
                 }

@@ -11,11 +11,11 @@ use pod_spec::GateAction;
 use tokio::time::Instant;
 
 use crate::error::failure;
-use crate::report::Finisher;
+use crate::report::CompletionReporter;
 use crate::resources::Resources;
 
 /// Runs the check as a task.
-pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
+pub(crate) fn check(resources: &mut Resources, check: Check, done: CompletionReporter) {
     let Some(incarnation) = resources.incarnation() else {
         return done.fail(failure("it has no process"));
     };

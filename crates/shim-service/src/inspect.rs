@@ -24,7 +24,7 @@ pub(crate) fn response(state: &State) -> InspectResponse {
     let mut response =
         inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state));
     for container in &mut response.containers {
-        let wait = state.tally.gate_wait(&ContainerId::from(container.id.as_str()), state.now());
+        let wait = state.counters.gate_wait(&ContainerId::from(container.id.as_str()), state.now());
         container.gate_wait_ms = wait.map(milliseconds);
     }
     response

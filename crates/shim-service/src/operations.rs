@@ -23,7 +23,7 @@ use crate::gate;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
-use crate::report::{Finisher, OperationResult};
+use crate::report::{CompletionReporter, OperationResult};
 use crate::resources::{Resources, RootfsUse};
 use crate::sandbox_requests;
 use crate::state::State;
@@ -46,7 +46,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
         Operation::Checkpoint(request) => state.requests.checkpoint(*request),
         _ => None,
     };
-    let done = Finisher::new(op, id.clone(), state.reports.clone());
+    let done = CompletionReporter::new(op, id.clone(), state.reports.clone());
     if matches!(operation, Operation::Start) {
         state.start_begins(&id);
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     }
     let scope = match &operation {
         Operation::Create => prepare_scope(state, &id),
-        Operation::Recreate if state.containers.get(&id).is_some_and(has_had_no_process) => {
+        Operation::Recreate if state.container(&id).is_some_and(has_had_no_process) => {
             prepare_scope(state, &id)
         }
         _ => Ok(()),
@@ -108,16 +108,15 @@ fn has_had_no_process(resources: &Resources) -> bool {
 
 /// N5. Only at the first create: a restart in place keeps the spec.
 fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
-    let Some(resources) = state.containers.get(id) else { return Ok(()) };
-    let scope = |id: &ContainerId| {
-        state.containers.get(id).and_then(|resources| resources.scope().map(str::to_owned))
-    };
+    let Some(resources) = state.container(id) else { return Ok(()) };
+    let scope =
+        |id: &ContainerId| state.container(id).and_then(|resources| resources.scope().map(str::to_owned));
     node_shutdown::prepare(state.pod().stop_order(id), id, resources.bundle(), scope).map_err(|error| {
         failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
     })
 }
 
-fn create(resources: &Resources, done: Finisher) {
+fn create(resources: &Resources, done: CompletionReporter) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.create().await {
@@ -127,7 +126,7 @@ fn create(resources: &Resources, done: Finisher) {
     });
 }
 
-fn create_completed(resources: &Resources, done: Finisher) {
+fn create_completed(resources: &Resources, done: CompletionReporter) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.connected_stdio().await {
@@ -139,7 +138,7 @@ fn create_completed(resources: &Resources, done: Finisher) {
 
 /// `runtime start` ends when it has woken its init, which then still has to execute the program: a signal that is sent in
 /// between would end the init. So the operation ends when the program runs, and the pod keeps signals until then.
-fn start(resources: &Resources, done: Finisher) {
+fn start(resources: &Resources, done: CompletionReporter) {
     // The log needs its own line: no request starts the program of a held container.
     info!(container = resources.runtime().id(), "start");
     let runtime = resources.runtime().clone();
@@ -163,7 +162,7 @@ fn start(resources: &Resources, done: Finisher) {
     });
 }
 
-fn recreate(resources: &mut Resources, done: Finisher) {
+fn recreate(resources: &mut Resources, done: CompletionReporter) {
     // The runtime's delete removes its cgroups.
     resources.read_stats();
     let streams = match resources.streams() {
@@ -187,7 +186,7 @@ fn recreate(resources: &mut Resources, done: Finisher) {
     });
 }
 
-fn remove(resources: &mut Resources, done: Finisher) {
+fn remove(resources: &mut Resources, done: CompletionReporter) {
     let (runtime, details) = (resources.runtime().clone(), resources.details().clone());
     // A container that was never started still has its init.
     let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
@@ -241,7 +240,7 @@ async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Dura
     }
 }
 
-fn kill_remaining(resources: &Resources, done: Finisher) {
+fn kill_remaining(resources: &Resources, done: CompletionReporter) {
     let cgroup = resources.cgroup().cloned();
     done.spawn(async move {
         let Some(cgroup) = cgroup else { return Ok(()) };
@@ -254,7 +253,7 @@ fn kill_remaining(resources: &Resources, done: Finisher) {
     });
 }
 
-fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
+fn start_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter) {
     let Some(record) = resources.exec_mut(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
@@ -272,7 +271,7 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     });
 }
 
-fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
+fn remove_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter) {
     let streams = resources.exec_mut(&exec).map(ExecResources::take_streams);
     let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
@@ -288,7 +287,7 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
 }
 
 /// Runs a hook in the container (H1, H2).
-fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
+fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: CompletionReporter) {
     info!(container = %done.container(), %hook, ?command, "hook");
     let streams = match resources.stdio() {
         Some(stdio) => stdio.attempt_beside().map_err(failure),

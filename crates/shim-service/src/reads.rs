@@ -18,7 +18,7 @@ use crate::state::State;
 
 pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, ServiceError> {
     let view = state.pod().view(target)?;
-    let Some(resources) = state.containers.get(&target.container) else {
+    let Some(resources) = state.container(&target.container) else {
         return Err(not_found(&target.container));
     };
     let streams = match &target.exec {
@@ -33,7 +33,7 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
 /// restarts, it ends a task that has none, and an exit that no caller has seen yet would be lost (N1).
 pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProcess>, ServiceError> {
     let view = state.pod().view(&Target::init(id.clone()))?;
-    let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
+    let resources = state.container(&id).ok_or_else(|| not_found(&id))?;
     let exec_of = |pid: Pid| resources.exec_of(pid).map(ToString::to_string);
     let own = if view.has_process { resources.cgroup() } else { None };
     let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProces
 /// Resource numbers. An exited container keeps its last ones: containerd 2.3 asks for them after an exit with 137.
 pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceError> {
     state.pod().view(&Target::init(id.clone()))?;
-    let resources = state.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
+    let resources = state.container_mut(&id).ok_or_else(|| not_found(&id))?;
     let Some(stats) = resources.read_stats() else {
         let message = format!("container {id} has no cgroup at the moment");
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
@@ -62,7 +62,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
         Ok(view) => view,
         Err(refusal) => return drop(answer.send(Err(refusal.into()))),
     };
-    let Some(resources) = state.containers.get_mut(&id) else {
+    let Some(resources) = state.container_mut(&id) else {
         return drop(answer.send(Err(not_found(&id))));
     };
     if view.status == Status::Stopped {
@@ -75,8 +75,9 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     if !view.has_process {
         return drop(answer.send(Ok(())));
     }
-    let (runtime, reports) = (resources.runtime().clone(), state.reports.clone());
+    let runtime = resources.runtime().clone();
     let pid = resources.last_pid();
+    let reports = state.reports.clone();
     tokio::task::spawn_local(async move {
         match runtime.update(&limits).await {
             Ok(()) => drop(answer.send(Ok(()))),
@@ -98,7 +99,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
 pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
     let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
     let view = state.pod().view(&Target::init(container.clone()));
-    if let Some(resources) = state.containers.get_mut(&container) {
+    if let Some(resources) = state.container_mut(&container) {
         let is_same = resources.last_pid() == pid;
         if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
             return drop(answer.send(Ok(())));
@@ -116,7 +117,7 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
         let message = format!("cannot resize the terminal of {target}: it {}", view.status.in_words());
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     }
-    let Some(resources) = state.containers.get_mut(&target.container) else {
+    let Some(resources) = state.container_mut(&target.container) else {
         return Err(not_found(&target.container));
     };
     let resized = match &target.exec {
@@ -133,7 +134,7 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
 /// Closes stdin. Without one, or after the exit, there is nothing to do, which is no error (CONTRACT §7).
 pub(crate) fn close_stdin(state: &mut State, target: &Target) -> Result<(), ServiceError> {
     state.pod().view(target)?;
-    let Some(resources) = state.containers.get_mut(&target.container) else {
+    let Some(resources) = state.container_mut(&target.container) else {
         return Err(not_found(&target.container));
     };
     match &target.exec {

@@ -74,13 +74,13 @@ pub(crate) struct FailedUpdate {
 }
 
 /// How an operation reports its end.
-pub(crate) struct Finisher {
+pub(crate) struct CompletionReporter {
     op: OpId,
     container: ContainerId,
     reports: ReportSender,
 }
 
-impl Finisher {
+impl CompletionReporter {
     pub(crate) fn new(op: OpId, container: ContainerId, reports: ReportSender) -> Self {
         Self { op, container, reports }
     }

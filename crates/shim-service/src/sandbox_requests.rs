@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::node;
 use crate::options::RuntimeOptions;
 use crate::pod_sandbox::{PodSandbox, SandboxDetails};
-use crate::report::{Finisher, OperationResult, Report};
+use crate::report::{CompletionReporter, OperationResult, Report};
 use crate::state::State;
 use crate::streams::StreamAddresses;
 
@@ -35,7 +35,7 @@ pub(crate) fn create(
     details: &SandboxDetails,
 ) -> Result<CreateDetails, ServiceError> {
     let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
-    if state.sandbox().is_some() || state.containers.contains_key(id) {
+    if state.sandbox().is_some() || state.has_container(id) {
         let message = format!("sandbox {id} already exists");
         return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
     }
@@ -87,13 +87,13 @@ fn name_entry(state: &State, sandbox: &PodSandbox) {
 }
 
 /// An operation of a sandbox without a process: its namespaces exist since its Create was admitted.
-pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: Finisher) {
+pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: CompletionReporter) {
     match operation {
         // CONTRACT §5: pid 0 is none.
         Operation::Create => done.finish(Outcome::Process { pid: 0 }, OperationResult::Nothing),
         Operation::Start | Operation::KillRemaining => done.finish(Outcome::Ok, OperationResult::Nothing),
         Operation::Remove => {
-            let bundle = state.containers.get(id).map(|resources| resources.bundle());
+            let bundle = state.container(id).map(|resources| resources.bundle());
             if let Some(Err(error)) = bundle.map(Bundle::mark_removed) {
                 warn!(container = %id, %error, "cannot mark the bundle as removed");
             }

@@ -125,7 +125,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, mut tally, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    let (publisher, mut counters, past) = drive::run_until_empty(state, commands, reports, stop).await;
     // First: no `start` may get the address of a shim that is about to end, and `delete` sees by it that the shim ends.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
@@ -135,8 +135,8 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     if undelivered > 0 {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
     }
-    tally.events_dropped(publisher.dropped() + undelivered);
-    if let Err(error) = tally.save(&state_directory) {
+    counters.events_dropped(publisher.dropped() + undelivered);
+    if let Err(error) = counters.save(&state_directory) {
         tracing::warn!(%error, "cannot keep what was counted for podshim metrics");
     }
     // Sends the answer to Shutdown; a connection that stays open must not keep the shim.

@@ -18,10 +18,10 @@ use tracing::debug;
 
 use crate::clock::{Clock, wall_ms, wall_now};
 use crate::context::PodContext;
+use crate::control::counters::PodCounters;
 use crate::control::fault::CreatedNames;
 use crate::control::history::History;
 use crate::control::last_exits::LastExits;
-use crate::control::tally::Tally;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
 use crate::pod_sandbox::PodSandbox;
@@ -34,7 +34,7 @@ use crate::shared_namespaces::PidHistory;
 /// Everything there is of a pod.
 pub(crate) struct State {
     pod: Pod,
-    pub(crate) containers: BTreeMap<ContainerId, Resources>,
+    containers: BTreeMap<ContainerId, Resources>,
     sandbox: Option<PodSandbox>,
     pub(crate) requests: OpenRequests,
     pub(crate) reports: ReportSender,
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) history: History,
     pub(crate) last_exits: LastExits,
-    pub(crate) tally: Tally,
+    pub(crate) counters: PodCounters,
     pub(crate) created_names: CreatedNames,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
@@ -67,7 +67,7 @@ impl State {
         reports: ReportSender,
     ) -> Self {
         identity.started_at_ms = wall_ms();
-        let tally = Tally::new(format!("{}-{}", std::process::id(), identity.started_at_ms));
+        let counters = PodCounters::new(format!("{}-{}", std::process::id(), identity.started_at_ms));
         Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
@@ -79,7 +79,7 @@ impl State {
             identity,
             history: History::default(),
             last_exits: LastExits::default(),
-            tally,
+            counters,
             created_names: CreatedNames::default(),
             context,
             reaper,
@@ -106,7 +106,23 @@ impl State {
         let at = (self.clock.now(), wall_now());
         self.history.record(action, at, |id| self.pod.name_of(id));
         self.last_exits.record(action, &self.pod);
-        self.tally.record(action, &self.pod, at.0);
+        self.counters.record(action, &self.pod, at.0);
+    }
+
+    pub(crate) fn has_container(&self, id: &ContainerId) -> bool {
+        self.containers.contains_key(id)
+    }
+
+    pub(crate) fn container(&self, id: &ContainerId) -> Option<&Resources> {
+        self.containers.get(id)
+    }
+
+    pub(crate) fn container_mut(&mut self, id: &ContainerId) -> Option<&mut Resources> {
+        self.containers.get_mut(id)
+    }
+
+    pub(crate) fn add_container(&mut self, id: ContainerId, resources: Resources) {
+        self.containers.insert(id, resources);
     }
 
     /// What a container needs, and what opens its gate while it is closed (U2, U3).
@@ -224,13 +240,13 @@ impl State {
 
     /// Counts the calls of the OCI runtime that have ended, and the events that were dropped.
     pub(crate) fn count_what_has_ended(&mut self) {
-        self.tally.record_calls(take_finished_calls());
-        self.tally.events_dropped(self.publisher.dropped());
+        self.counters.record_calls(take_finished_calls());
+        self.counters.events_dropped(self.publisher.dropped());
     }
 
     /// Writes what was counted into the pod's entry.
     pub(crate) fn save_counts(&mut self) {
-        if let Err(error) = self.tally.save(&self.context.state_directory) {
+        if let Err(error) = self.counters.save(&self.context.state_directory) {
             // The next change tries again.
             debug!(%error, "cannot keep what was counted for podshim metrics");
         }

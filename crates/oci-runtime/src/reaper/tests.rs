@@ -68,18 +68,18 @@ fn spawns_of_one_moment_have_a_round_each() {
 }
 
 #[test]
-fn an_exit_before_adoption_is_kept_for_the_holder_of_a_ticket() {
+fn an_exit_before_adoption_is_kept_for_a_subscription() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let ticket = reaper.ticket();
+        let subscription = reaper.subscribe();
         let pid = orphan(&reaper, "exit 3").await;
         until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
-        let (process, exit) = reaper.adopt(&ticket, pid).unwrap();
+        let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
         assert_eq!(within(exit).await.code, 3);
         assert!(!process.is_running());
         assert_eq!(process.signal(SignalNumber::KILL).unwrap(), SignalDelivery::AlreadyGone);
         // Only once.
-        assert_eq!(reaper.adopt(&ticket, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(reaper.adopt(&subscription, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
     });
 }
 
@@ -89,11 +89,11 @@ fn an_exit_before_adoption_is_kept_for_the_holder_of_a_ticket() {
 fn an_exit_before_adoption_is_found_though_its_session_lives_on() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let ticket = reaper.ticket();
+        let subscription = reaper.subscribe();
         let pid = orphan(&reaper, "exec setsid sh -c 'sleep 1000 & exit 3'").await;
         until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
         nix::sys::signal::killpg(pid, None).expect("its session lives on");
-        let adopted = reaper.adopt(&ticket, pid);
+        let adopted = reaper.adopt(&subscription, pid);
         nix::sys::signal::killpg(pid, Signal::SIGKILL).unwrap();
         assert_eq!(within(adopted.unwrap().1).await.code, 3);
     });
@@ -103,10 +103,10 @@ fn an_exit_before_adoption_is_found_though_its_session_lives_on() {
 fn a_living_grandchild_is_adopted_and_its_exit_delivered() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let ticket = reaper.ticket();
+        let subscription = reaper.subscribe();
         let pid = orphan(&reaper, "exec sleep 1000").await;
-        let (process, exit) = reaper.adopt(&ticket, pid).unwrap();
-        drop(ticket);
+        let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
+        drop(subscription);
         assert!(process.is_running());
         assert_eq!(process.signal(SignalNumber::TERM).unwrap(), SignalDelivery::Delivered);
         assert_eq!(within(exit).await.signal, Some(15));
@@ -119,9 +119,9 @@ fn a_double_forked_process_that_ends_at_once_is_not_lost() {
     run(async {
         let reaper = Reaper::start().unwrap();
         for round in 0..20 {
-            let ticket = reaper.ticket();
+            let subscription = reaper.subscribe();
             let pid = orphan(&reaper, "exit 5").await;
-            let (_process, exit) = reaper.adopt(&ticket, pid).unwrap();
+            let (_process, exit) = reaper.adopt(&subscription, pid).unwrap();
             assert_eq!(within(exit).await.code, 5, "round {round}");
         }
     });
@@ -131,11 +131,11 @@ fn a_double_forked_process_that_ends_at_once_is_not_lost() {
 fn processes_that_are_not_ours_are_refused() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let ticket = reaper.ticket();
+        let subscription = reaper.subscribe();
         let parent = nix::unistd::getppid();
-        assert_eq!(reaper.adopt(&ticket, parent).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(reaper.adopt(&subscription, parent).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         let child = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
-        let again = reaper.adopt(&ticket, child.process.pid()).unwrap_err();
+        let again = reaper.adopt(&subscription, child.process.pid()).unwrap_err();
         assert!(again.to_string().contains("already belongs"), "{again}");
         child.process.signal(SignalNumber::KILL).unwrap();
         within(child.exit).await;
@@ -162,17 +162,17 @@ fn orphans_are_reaped_and_forgotten() {
         let reaper = Reaper::start().unwrap();
         let pid = orphan(&reaper, "exit 0").await;
         until(|| Process::open(pid).is_err()).await;
-        let ticket = reaper.ticket();
-        assert_eq!(reaper.adopt(&ticket, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let subscription = reaper.subscribe();
+        assert_eq!(reaper.adopt(&subscription, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(reaper.table.borrow().early_exits.is_empty());
     });
 }
 
 #[test]
-fn early_exits_go_with_the_last_ticket() {
+fn early_exits_go_with_the_last_subscription() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let (first, second) = (reaper.ticket(), reaper.ticket());
+        let (first, second) = (reaper.subscribe(), reaper.subscribe());
         let pid = orphan(&reaper, "exit 0").await;
         until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
         drop(first);
@@ -286,10 +286,10 @@ fn the_beginning_of_an_exec_counts_as_its_commands() {
         let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
         for then in ["exit 3", "exec sleep 1000"] {
             let before = reaper.processor_time_for(Charge::Probes);
-            let ticket = reaper.ticket();
+            let subscription = reaper.subscribe();
             let pid = orphan(&reaper, &format!("{spin}; {then}")).await;
             until(|| reaper.table.borrow().early_exits.contains_key(&pid) || program(pid) == "sleep").await;
-            let _adopted = probes.adopt_exec(&ticket, pid).unwrap();
+            let _adopted = probes.adopt_exec(&subscription, pid).unwrap();
             let used = reaper.processor_time_for(Charge::Probes) - before;
             assert!((10..5000).contains(&used.as_millis()), "{then}: {used:?}");
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);

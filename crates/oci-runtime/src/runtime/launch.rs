@@ -8,7 +8,7 @@ use super::error::{Operation, RuntimeError};
 use crate::{
     bundle::{self, BundleError},
     process::{ExecutableIdentity, Process},
-    reaper::{ExitWatch, Ticket},
+    reaper::{ExitSubscription, ExitWatch},
 };
 
 /// A process that the runtime made for podshim and that the reaper adopted.
@@ -33,13 +33,13 @@ impl Container {
         pid_file: &Path,
     ) -> Result<Launched, RuntimeError> {
         // Taken before the spawn: the new process may end before its pid is read.
-        let ticket = self.runtime.reaper.ticket();
+        let subscription = self.runtime.reaper.subscribe();
         let launched = match self.call(operation, arguments, streams).await {
-            Ok(_) => self.adopt(operation, &ticket, pid_file),
+            Ok(_) => self.adopt(operation, &subscription, pid_file),
             Err(error) => Err(error),
         };
         if launched.is_err() {
-            self.end_unannounced(operation, ticket, pid_file);
+            self.end_unannounced(operation, subscription, pid_file);
         }
         launched
     }
@@ -48,7 +48,7 @@ impl Container {
     fn adopt(
         &self,
         operation: Operation,
-        ticket: &Ticket,
+        subscription: &ExitSubscription,
         pid_file: &Path,
     ) -> Result<Launched, RuntimeError> {
         let id = || self.id.to_string();
@@ -59,8 +59,8 @@ impl Container {
         })?;
         let reaper = &self.runtime.reaper;
         let adopted = match operation {
-            Operation::Exec => reaper.adopt_exec(ticket, pid),
-            _ => reaper.adopt(ticket, pid),
+            Operation::Exec => reaper.adopt_exec(subscription, pid),
+            _ => reaper.adopt(subscription, pid),
         };
         let (process, exit) =
             adopted.map_err(|source| RuntimeError::Adopt { operation, id: id(), pid, source })?;

@@ -23,7 +23,7 @@ use crate::{
     cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},
     helper_thread,
     process::Process,
-    reaper::{ExitWatch, Ticket, is_our_child},
+    reaper::{ExitSubscription, ExitWatch, is_our_child},
     sandbox::{
         CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier,
         end_scope, scope_at, understood,
@@ -102,10 +102,10 @@ impl Container {
             &CgroupEntry::Groups(&entrances),
             keyring,
         );
-        let ticket = self.runtime.reaper.ticket();
+        let subscription = self.runtime.reaper.subscribe();
         let made = setup.and_then(|setup| setup.make(&AtomicI32::new(0)));
         let pid = made.map_err(|error| self.sandbox_error(Operation::Create, error.to_string()))?;
-        let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
+        let (process, exit) = self.adopt_sandbox(&subscription, pid)?;
         self.launched_sandbox(process, exit)
     }
 
@@ -126,7 +126,7 @@ impl Container {
         let setup =
             ChildSetup::new(&request, &self.id, &self.bundle.rootfs(), &CgroupEntry::Barrier(&end), keyring)
                 .map_err(|error| failed(error.to_string()))?;
-        let ticket = self.runtime.reaper.ticket();
+        let subscription = self.runtime.reaper.subscribe();
         let pid = Arc::new(AtomicI32::new(0));
         let made = helper_thread::run("sandbox", {
             let pid = pid.clone();
@@ -165,7 +165,7 @@ impl Container {
         helped?;
         // Of a pod with a user namespace it is a child of the one that waited.
         let pid = made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
-        let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
+        let (process, exit) = self.adopt_sandbox(&subscription, pid)?;
         self.launched_sandbox(process, exit)
     }
 
@@ -190,8 +190,12 @@ impl Container {
         fs::create_dir_all(self.bundle.rootfs()).map_err(|error| failed("cannot make its root", error))
     }
 
-    fn adopt_sandbox(&self, ticket: &Ticket, pid: Pid) -> Result<(Process, ExitWatch), RuntimeError> {
-        self.runtime.reaper.adopt(ticket, pid).map_err(|source| RuntimeError::Adopt {
+    fn adopt_sandbox(
+        &self,
+        subscription: &ExitSubscription,
+        pid: Pid,
+    ) -> Result<(Process, ExitWatch), RuntimeError> {
+        self.runtime.reaper.adopt(subscription, pid).map_err(|source| RuntimeError::Adopt {
             operation: Operation::Create,
             id: self.id.to_string(),
             pid,

@@ -10,20 +10,25 @@ use crate::{
     bundle,
     cgroup::Cgroup,
     process::{Process, SignalNumber},
-    reaper::Ticket,
+    reaper::ExitSubscription,
 };
 
 impl Container {
     /// Ends the process that a failed runtime had already made: nothing else would end it.
-    pub(super) fn end_unannounced(&self, operation: Operation, ticket: Ticket, pid_file: &Path) {
+    pub(super) fn end_unannounced(
+        &self,
+        operation: Operation,
+        subscription: ExitSubscription,
+        pid_file: &Path,
+    ) {
         let pid = bundle::read_pid(pid_file).ok();
         // `None`: the process has ended, or is not the shim's child; then the file is as wrong as the runtime.
-        let adopted = pid.and_then(|pid| self.runtime.reaper.adopt(&ticket, pid).ok());
+        let adopted = pid.and_then(|pid| self.runtime.reaper.adopt(&subscription, pid).ok());
         match adopted {
             Some((process, _)) => self.end(&process),
             // The process of a failed create or restore is removed with its container.
             None if operation == Operation::Exec => {
-                drop(ticket);
+                drop(subscription);
                 self.end_unnamed();
             }
             None => {}
@@ -53,7 +58,7 @@ impl Container {
         let container = self.clone();
         tokio::task::spawn_local(async move {
             // Another exec may be about to report this process as its own.
-            reaper.wait_for_tickets().await;
+            reaper.wait_for_subscriptions().await;
             let pids = suspects.iter().map(Process::pid).collect();
             let unclaimed: Vec<_> = reaper.unclaimed(pids).iter().map(Process::pid).collect();
             for process in suspects.iter().filter(|process| unclaimed.contains(&process.pid())) {

@@ -156,7 +156,7 @@ fn part_of(pod: &mut State, spec: &ContainerSpec) -> Part {
 
 /// A create has ended.
 pub(crate) fn create_ended(pod: &mut State, id: ContainerId, outcome: Outcome, ended: Exit) {
-    let anchor = pod.anchor_pid();
+    let stand_in_pid = pod.stand_in_pid();
     let Some(container) = pod.container_mut(&id) else { return };
     let Some(EndedCreate { request, completed, deletes }) = container.end_create() else { return };
     match (outcome, completed) {
@@ -164,7 +164,7 @@ pub(crate) fn create_ended(pod: &mut State, id: ContainerId, outcome: Outcome, e
             return create_failed(pod, request, &id, failure, ended, deletes);
         }
         (Outcome::Process { pid }, None) => container.created(pid),
-        (_, Some(exit)) => container.completed_again(exit, anchor.unwrap_or(0)),
+        (_, Some(exit)) => container.completed_again(exit, stand_in_pid.unwrap_or(0)),
         (Outcome::Ok, None) if container.spec().origin == Origin::Checkpoint => container.prepared(),
         (Outcome::Ok, None) => {
             return pod.impossible(format!("container {id} created without a process"));

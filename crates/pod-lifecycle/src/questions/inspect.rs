@@ -88,7 +88,7 @@ pub(crate) fn inspected_part(pod: &State, container: &Container) -> InspectedPar
 
 fn inspect_container(pod: &State, container: &Container, now: PodTime) -> InspectedContainer {
     let state = container.member().map(|index| pod.member(index));
-    let shown_exit = container.view(pod.anchor_pid()).exit;
+    let shown_exit = container.view(pod.stand_in_pid()).exit;
     let real_exit = match container.phase() {
         Phase::BackingOff { last, .. } | Phase::Recreating { last, .. } => Some(*last),
         Phase::Draining { exit, .. } | Phase::Hidden { exit } | Phase::CompletedAgain { exit } => Some(*exit),
@@ -129,11 +129,11 @@ fn inspect_missing(state: &MemberState) -> InspectedContainer {
 /// NotFound for a container or exec that does not exist.
 pub(crate) fn view_of(pod: &State, target: &Target) -> Result<View, Refusal> {
     let view = pod.container(&target.container).and_then(|container| match &target.exec {
-        None => Some(container.view(pod.anchor_pid())),
+        None => Some(container.view(pod.stand_in_pid())),
         Some(exec) => {
             let mut view = container.exec(exec)?.view();
             // The freezer stops execs too, and the runc shim reports each of them as paused.
-            if container.view(pod.anchor_pid()).status == Status::Paused {
+            if container.view(pod.stand_in_pid()).status == Status::Paused {
                 view.status = Status::Paused;
             }
             Some(view)

@@ -16,7 +16,7 @@ const MAX_KEY_NAME: usize = 63;
 
 /// What the check must know and the checked files do not say.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub struct CheckContext {
     /// The node's file.
     pub node: NodeFile,
     /// The names of containers that something adds to each pod later.
@@ -26,7 +26,7 @@ pub struct Outside {
 }
 
 /// Adds all findings on a pod.
-pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &mut Vec<Finding>) {
+pub fn check(file: &str, template: &Template<'_>, context: &CheckContext, findings: &mut Vec<Finding>) {
     let own = template.annotations();
     for (key, _) in template.outer_annotations().into_iter().flat_map(ours) {
         let name = key.text().unwrap_or_default();
@@ -41,9 +41,9 @@ pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &
         findings.push(finding.key(name).fix(fix));
     }
     let Some(annotations) = own else { return };
-    match check_annotations(file, annotations, &outside.node, findings) {
+    match check_annotations(file, annotations, &context.node, findings) {
         Ok(Some(plan)) => {
-            plan_against_manifest::check(file, template, annotations, &plan, &outside.injected, findings)
+            plan_against_manifest::check(file, template, annotations, &plan, &context.injected, findings)
         }
         Ok(None) => {}
         Err(invalid) => {

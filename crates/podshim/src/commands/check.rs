@@ -5,8 +5,8 @@ use std::io::stdout;
 use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
-use crate::check::{FileKind, Outside, check};
+use crate::arguments::{ContextArguments, FileArguments, ResultArguments};
+use crate::check::{CheckContext, FileKind, check};
 use crate::finding::{Finding, Severity};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
@@ -31,7 +31,7 @@ pub struct Arguments {
     #[command(flatten)]
     result: ResultArguments,
     #[command(flatten)]
-    outside: OutsideArguments,
+    context: ContextArguments,
     /// The node's containerd: what its configuration asks for must be possible with it
     #[arg(long, value_name = "VERSION")]
     containerd: Option<Release>,
@@ -51,11 +51,11 @@ struct Report {
 /// # Errors
 /// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let outside = Outside { containerd: arguments.containerd, ..arguments.outside.read()? };
+    let context = CheckContext { containerd: arguments.containerd, ..arguments.context.read()? };
     let mut findings = Vec::new();
     let mut checked = Vec::new();
     for file in &arguments.files.files {
-        let (kind, found) = check(&Source::read(file)?, &outside);
+        let (kind, found) = check(&Source::read(file)?, &context);
         findings.extend(found);
         checked.push((file, kind));
     }

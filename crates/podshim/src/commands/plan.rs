@@ -7,9 +7,9 @@ use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
 use serde::Serialize;
 
 use crate::annotations::{self, annotation_line};
-use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
+use crate::arguments::{ContextArguments, FileArguments, ResultArguments};
 use crate::check::pod::findings_of_parser;
-use crate::check::{Outside, check};
+use crate::check::{CheckContext, check};
 use crate::explanation::{Explanation, PodFacts, explain, show::show};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, List, Template};
@@ -34,7 +34,7 @@ Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says mo
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(flatten)]
-    outside: OutsideArguments,
+    context: ContextArguments,
     #[command(flatten)]
     result: ResultArguments,
     #[command(flatten)]
@@ -62,15 +62,15 @@ struct Report {
 /// # Errors
 /// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let outside = arguments.outside.read()?;
+    let context = arguments.context.read()?;
     let mut report = Report::default();
     let mut hints = String::new();
     for file in &arguments.files.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
-        read(&source, &outside, &mut report)?;
+        read(&source, &context, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
-            hints += &check_hint(&source, &arguments.outside, &outside);
+            hints += &check_hint(&source, &arguments.context, &context);
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
@@ -96,8 +96,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
-fn check_hint(source: &Source, arguments: &OutsideArguments, outside: &Outside) -> String {
-    let (_, findings) = check(source, outside);
+fn check_hint(source: &Source, arguments: &ContextArguments, context: &CheckContext) -> String {
+    let (_, findings) = check(source, context);
     let count = findings.iter().filter(|finding| finding.severity != Severity::Note).count();
     let call = format!("{}{}", arguments.words(), source.name);
     match count {
@@ -107,11 +107,11 @@ fn check_hint(source: &Source, arguments: &OutsideArguments, outside: &Outside) 
     }
 }
 
-fn read(source: &Source, outside: &Outside, report: &mut Report) -> Result<(), CommandError> {
+fn read(source: &Source, context: &CheckContext, report: &mut Report) -> Result<(), CommandError> {
     let wrong =
         |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
     if let Some(pairs) = annotations::lines(&source.text) {
-        let parsed = outside.node.parse_pod(pairs.iter().map(|(_, key, value)| (*key, *value)));
+        let parsed = context.node.parse_pod(pairs.iter().map(|(_, key, value)| (*key, *value)));
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
         let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
@@ -121,12 +121,12 @@ fn read(source: &Source, outside: &Outside, report: &mut Report) -> Result<(), C
         let root = &document.root;
         if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
-            explain_node(report, source, annotations, title, outside, &PodFacts::default())?;
+            explain_node(report, source, annotations, title, context, &PodFacts::default())?;
         }
         for template in manifest::templates(&document) {
             if let Some(annotations) = template.annotations() {
-                let pod = facts(&template, &outside.injected);
-                explain_node(report, source, annotations, template.title(), outside, &pod)?;
+                let pod = facts(&template, &context.injected);
+                explain_node(report, source, annotations, template.title(), context, &pod)?;
             }
         }
     }
@@ -138,10 +138,10 @@ fn explain_node(
     source: &Source,
     annotations: &Node,
     title: String,
-    outside: &Outside,
+    context: &CheckContext,
     facts: &PodFacts,
 ) -> Result<(), CommandError> {
-    let parsed = outside.node.parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
+    let parsed = context.node.parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
         let line_of = |key: &str| annotation_line(annotations, key);
         findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
     });

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use admission::{Admitted, Policy, directory, objects, pod};
 use pod_spec::{Order, Others, Plan, RestartPolicy, Role};
-use podshim::check::{FileKind, Outside, check};
+use podshim::check::{CheckContext, FileKind, check};
 use podshim::finding::Severity;
 use podshim::install::containerd::HANDLER;
 use podshim::manifest;
@@ -62,7 +62,7 @@ fn check_as_users_do(pod: &Value) {
     manifest["apiVersion"] = json!("v1");
     manifest["kind"] = json!("Pod");
     let source = Source { name: "pod".to_owned(), text: manifest.to_string() };
-    let outside = Outside { injected: vec!["istio-proxy".to_owned()], ..Outside::default() };
+    let outside = CheckContext { injected: vec!["istio-proxy".to_owned()], ..CheckContext::default() };
     let (kind, findings) = check(&source, &outside);
     assert_eq!(kind, FileKind::Pods(1));
     let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();

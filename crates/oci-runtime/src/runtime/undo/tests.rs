@@ -287,7 +287,7 @@ fn an_exec_whose_process_is_not_named_does_no_harm_to_another() {
     });
 }
 
-/// Neither waits for the ticket of the other exec.
+/// Neither waits for the subscription of the other exec.
 #[test]
 fn two_execs_whose_processes_are_not_named_leave_none() {
     run(async {

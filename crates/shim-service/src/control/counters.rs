@@ -19,9 +19,9 @@ use pod_spec::{Role, Signal};
 use super::history::cause_of;
 use super::inspection::reason;
 
-/// The pod's counts, and what is needed to count.
+/// The counters of one pod, and what is needed to count.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct PodCounters {
     pod: PodCounts,
     containers: BTreeMap<ContainerId, Counted>,
     stop: CountedStop,
@@ -75,7 +75,7 @@ enum Saved {
     No,
 }
 
-impl Tally {
+impl PodCounters {
     /// `shim` distinguishes this shim from all others of the node.
     pub(crate) fn new(shim: String) -> Self {
         Self {
