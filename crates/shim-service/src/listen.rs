@@ -115,7 +115,10 @@ fn watch_lines(
 /// Adds the socket and its name to the spec. An earlier NOTIFY_SOCKET is replaced: no other socket is there in the container.
 fn add_socket(bundle: &Bundle) -> Result<(), Failure> {
     let mut mounted = None;
-    let edited = spec_file::edit(bundle, |spec| mounted = mount_socket(spec, &bundle.notify_socket_path()));
+    let edited = spec_file::edit(bundle, |spec| {
+        mounted = mount_socket(spec, &bundle.notify_socket_path());
+        Ok(())
+    });
     edited.map_err(|error| {
         failure(format!("cannot add the socket of its notify gate to config.json: {error}"))
     })?;

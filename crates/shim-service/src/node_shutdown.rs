@@ -53,7 +53,10 @@ pub(crate) fn prepare(
 ) -> std::io::Result<()> {
     let (Some(order), Some(_)) = (order, scope(id)) else { return Ok(()) };
     let properties = properties(&order, scope);
-    spec_file::edit(bundle, |spec| add(spec, properties))
+    spec_file::edit(bundle, |spec| {
+        add(spec, properties);
+        Ok(())
+    })
 }
 
 /// A unit that starts before another is stopped after it. No property may name a scope that a restart in place (R6) recreates:

@@ -7,6 +7,7 @@ pub(crate) mod config;
 mod spec;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -175,10 +176,8 @@ impl PodSandbox {
         let Some(pins) = &self.pins else { return Err("the pod's sandbox has ended".to_owned()) };
         let rewrite =
             spec::SpecRewrite { config: &self.config, network: self.network.as_deref(), pins, process_1 };
-        let mut corrected = Ok(());
-        spec_file::edit(bundle, |spec| corrected = rewrite.correct(spec))
+        spec_file::edit(bundle, |spec| rewrite.correct(spec).map_err(io::Error::other))
             .map_err(|error| format!("cannot correct its config.json: {error}"))?;
-        corrected?;
         bundle.read_spec().map_err(|error| error.to_string())
     }
 

@@ -129,6 +129,7 @@ fn rewrite(bundle: &Bundle, correct: impl Fn(&str) -> Option<String>) -> std::io
                 namespace["path"] = corrected.into();
             }
         }
+        Ok(())
     })
 }
 

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeSet,
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -89,13 +90,23 @@ impl Found {
         }
         let mounts = files::cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
         let own = fs::read_to_string("/proc/self/cgroup")?;
+        Ok(Self::below(mounts, own, cgroups_path))
+    }
+
+    fn below(mounts: Vec<CgroupMount>, own: String, cgroups_path: &str) -> Option<Self> {
+        let is_absolute = cgroups_path.starts_with('/');
         let places = mounts.iter().flat_map(|mount| match is_absolute {
             true => vec![mount.directory_of(cgroups_path)],
             false => places_of(cgroups_path, mount, &own),
         });
-        let mut directories = BTreeSet::new();
-        directories.extend(places.filter(|directory| directory.is_dir()));
-        Ok((!directories.is_empty()).then_some(Self { directories, mounts, own }))
+        // A hierarchy may be mounted at several places, and not all of them for writing: the first is the one where its groups
+        // were made.
+        let mut seen = BTreeSet::new();
+        let is_another = |directory: &PathBuf| {
+            fs::metadata(directory).is_ok_and(|it| it.is_dir() && seen.insert((it.dev(), it.ino())))
+        };
+        let directories: BTreeSet<_> = places.filter(is_another).collect();
+        (!directories.is_empty()).then_some(Self { directories, mounts, own })
     }
 
     fn cgroups(&self, cgroups_path: &str) -> Vec<Cgroup> {
@@ -174,6 +185,24 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    /// An agent has the node's hierarchies once more, for reading: a group that is removed through one of them fails there.
+    #[test]
+    fn a_hierarchy_that_is_mounted_twice_is_used_where_it_was_mounted_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let [node, agent] = ["node", "agent"].map(|name| directory.path().join(name));
+        fs::create_dir_all(node.join("pod1/a")).unwrap();
+        std::os::unix::fs::symlink(&node, &agent).unwrap();
+        let mounts = format!(
+            "1 0 0:1 / {} rw - cgroup2 cgroup2 rw\n2 0 0:1 / {} ro - cgroup2 cgroup2 rw\n",
+            node.display(),
+            agent.display()
+        );
+        let mounts = files::cgroup_mounts(&mounts);
+        assert_eq!(mounts.len(), 2);
+        let found = Found::below(mounts, "0::/\n".to_owned(), "/pod1/a").unwrap();
+        assert_eq!(found.directories, BTreeSet::from([node.join("pod1/a")]));
+    }
 
     /// Makes a new group in every hierarchy; for a relative path below this process's own.
     fn make_group(path: &str) -> Vec<PathBuf> {

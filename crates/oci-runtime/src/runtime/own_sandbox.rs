@@ -151,8 +151,9 @@ impl Container {
             is_there()?;
             if let CgroupsPath::Scope(scope) = request.cgroups_path() {
                 let (limits, properties) = (request.limits(), request.properties());
-                scope.start(pid, &self.id, limits, properties, groups.version()).await.map_err(failed)?;
+                let started = scope.start(pid, &self.id, limits, properties, groups.version()).await;
                 is_there()?;
+                started.map_err(failed)?;
             }
             groups.make(request.limits()).map_err(kernel)?;
             self.refuse_frozen(&request)?;

@@ -222,6 +222,9 @@ fn entry_steps(entry: &CgroupEntry<'_>, request: &SandboxRequest) -> Vec<Step> {
 /// What it sets in its namespaces, by the namespace.
 fn settings(request: &SandboxRequest) -> Result<Vec<(NamespaceKind, Step)>, MakeError> {
     let mut settings = Vec::new();
+    if request.new.contains(&NamespaceKind::Network) {
+        settings.push((NamespaceKind::Network, Step::LoopbackUp));
+    }
     for (file, value) in &request.sysctls {
         let is_network = file.starts_with("net/");
         let kind = if is_network { NamespaceKind::Network } else { NamespaceKind::Ipc };

@@ -411,6 +411,9 @@ fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
         let (kind, path) = (text(entry, "type")?, text(entry, "path")?);
         let known = NAMESPACES.iter().find(|(word, _)| *word == kind);
         let Some((_, kind)) = known else { return Err(not_done(&format!("a {kind:?} namespace"))) };
+        if new.contains(kind) || joined.iter().any(|(other, _)| other == kind) {
+            return Err(not_done(&format!("a second {kind:?} namespace")));
+        }
         match (path, kind) {
             ("", kind) => new.push(*kind),
             // Joined by path they are another pod's or the node's.

@@ -32,6 +32,7 @@ pub(super) enum Step {
     Write(CString, CString),
     Hostname(CString),
     Domainname(CString),
+    LoopbackUp,
     SessionKeyring(CString),
     PrivateMounts,
     /// Where, with which options, with which streams.
@@ -66,6 +67,7 @@ impl Step {
             Self::Write(path, text) => format!("write {text:?} to {}", path.to_string_lossy()),
             Self::Hostname(name) => format!("set the hostname {name:?}"),
             Self::Domainname(name) => format!("set the domain name {name:?}"),
+            Self::LoopbackUp => "set its loopback interface up".to_owned(),
             Self::SessionKeyring(_) => "make a session keyring".to_owned(),
             Self::PrivateMounts => "make the mounts private".to_owned(),
             Self::EmptyRoot(path, ..) => format!("make an empty root at {}", path.to_string_lossy()),
@@ -145,6 +147,7 @@ pub(super) unsafe fn act(
             Step::Domainname(name) => {
                 checked(syscall(libc::SYS_setdomainname, name.as_ptr(), name.count_bytes()))
             }
+            Step::LoopbackUp => loopback_up(),
             // A kernel without keyrings has nothing to keep apart (runc does the same).
             Step::SessionKeyring(name) => unless(
                 libc::ENOSYS,
@@ -226,6 +229,26 @@ pub(super) unsafe fn act(
 fn close() -> Result<(), c_int> {
     // SAFETY: sets a flag of this memory, which the shim's waiting thread resets.
     checked(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+}
+
+/// A new network namespace has only `lo`, and it is down. The OCI runtimes set it up, too.
+fn loopback_up() -> Result<(), c_int> {
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        // The kernel changes those alone that a user may.
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: libc::IFF_UP as libc::c_short },
+    };
+    for (place, letter) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+        *place = letter.cast_signed() as libc::c_char;
+    }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel only reads the request.
+    unsafe {
+        let socket = libc::syscall(libc::SYS_socket, libc::AF_INET, kind, 0);
+        checked(socket)?;
+        checked(libc::syscall(libc::SYS_ioctl, socket, libc::SIOCSIFFLAGS, &raw const request))?;
+        checked(libc::syscall(libc::SYS_close, socket))
+    }
 }
 
 /// A null device of its own for its streams, made in the current directory, and without a name afterwards. A container with

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::Pid;
 use oci_runtime::sandbox::{Pins, Sharing};
@@ -177,11 +177,14 @@ impl SpecRewrite<'_> {
         let Some(mounts) = spec["mounts"].as_array_mut() else { return };
         mounts.retain(|mount| !is_default(mount));
         for mount in shared_mounts(self.pins, access) {
-            let is_there = |one: &Value| one["destination"] == mount["destination"];
+            let place = destination(&mount);
             // A mount of the kubelet or of the pod's author wins.
-            if !mounts.iter().any(is_there) {
-                mounts.push(mount);
+            if mounts.iter().any(|one| destination(one) == place) {
+                continue;
             }
+            // A volume below it comes after it, or would be hidden: containerd sorts its mounts by their depth.
+            let below = mounts.iter().position(|one| destination(one).starts_with(&place));
+            mounts.insert(below.unwrap_or(mounts.len()), mount);
         }
     }
 }
@@ -200,6 +203,19 @@ fn shared_mounts(pins: &Pins, access: Access) -> impl Iterator<Item = Value> {
     };
     let files = [HOSTNAME, HOSTS, RESOLV_CONF].map(|(name, place)| bind(place, pins.file(name), access));
     files.into_iter().chain([bind(SHM, pins.shm(), Access::ReadWrite)])
+}
+
+/// Where it is mounted. containerd passes a pod author's `mountPath` on as it is written, as `/dev/shm/`.
+fn destination(mount: &Value) -> PathBuf {
+    let mut place = PathBuf::from("/");
+    for part in Path::new(mount["destination"].as_str().unwrap_or_default()).components() {
+        match part {
+            Component::Normal(name) => place.push(name),
+            Component::ParentDir => _ = place.pop(),
+            _ => {}
+        }
+    }
+    place
 }
 
 /// Whether containerd has written the mount where it found no files of the pod.

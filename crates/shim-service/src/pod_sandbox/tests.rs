@@ -268,6 +268,25 @@ fn trap_30_the_containers_have_the_pods_files_and_its_shm() {
     assert_eq!(spec["mounts"][2]["options"], json!(["rbind", "rprivate", "ro"]));
 }
 
+/// containerd compares the places of mounts without what a pod's author wrote too much, and mounts by depth.
+#[test]
+fn trap_30_no_file_of_the_pod_hides_a_volume() {
+    let volumes = |places: &[&str]| {
+        let volume = |place: &&str| json!({"destination": place, "type": "bind", "source": "/volume"});
+        let mut spec = of_cri(&[]);
+        spec["mounts"].as_array_mut().unwrap().extend(places.iter().map(volume));
+        let places = sources(&corrected(&usual(), None, spec).unwrap());
+        places.into_iter().filter(|(place, _)| place.starts_with("/dev")).collect::<Vec<_>>()
+    };
+    for written in ["/dev/shm/", "/dev//shm", "/dev/../dev/shm"] {
+        assert_eq!(volumes(&[written]), pairs(&[(written, "/volume")]));
+    }
+    let inside = [("/dev/shm", "PLACE/shm"), ("/dev/shm/cache", "/volume")];
+    assert_eq!(volumes(&["/dev/shm/cache"]), pairs(&inside));
+    let above = [("/dev", "/volume"), ("/dev/shm", "PLACE/shm")];
+    assert_eq!(volumes(&["/dev"]), pairs(&above));
+}
+
 /// All of a pod's annotations arrive here, and only podshim's go further: systemd and the OCI runtime act on others.
 #[test]
 fn the_plan_reaches_every_spec_and_other_annotations_none() {

@@ -170,6 +170,8 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         assert_eq!(inside(&["hostname"]), "shop");
         assert_eq!(inside(&["cat", "/proc/sys/kernel/shmmni"]), "77");
         assert_eq!(inside(&["cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start"]), "0");
+        let loopback = inside(&["ip", "link", "show", "lo"]);
+        assert!(loopback.contains("LOOPBACK,UP"), "{loopback}");
         let cgroup = Cgroup::of_pid(launched.process.pid()).unwrap();
         assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [launched.process.pid()]);
         let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();

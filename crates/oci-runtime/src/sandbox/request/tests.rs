@@ -88,8 +88,10 @@ fn what_is_not_known_is_named() {
         ("/linux/namespaces/0/type", json!("user"), "a user namespace without both of its mappings"),
         ("/linux/namespaces/0/type", json!("time"), "a \"time\" namespace"),
         ("/linux/namespaces/0/path", json!("/proc/1/ns/pid"), "the Pid namespace \"/proc/1/ns/pid\""),
-        ("/linux/namespaces/2/type", json!("ipc"), "hostname without a uts namespace"),
-        ("/linux/namespaces/3/type", json!("ipc"), "a sandbox in the node's mount namespace"),
+        ("/linux/namespaces/2/type", json!("cgroup"), "hostname without a uts namespace"),
+        ("/linux/namespaces/3/type", json!("cgroup"), "a sandbox in the node's mount namespace"),
+        // runc refuses it; which of the two would it be?
+        ("/linux/namespaces/2/type", json!("network"), "a second Network namespace"),
         ("/linux/sysctl/kernel.pid_max", json!("5"), "linux.sysctl.kernel.pid_max"),
         ("/linux/sysctl/net.a~1b", json!("5"), "linux.sysctl.net.a/b"),
         ("/linux/sysctl/net.ipv4.x", json!(5), "linux.sysctl.net.ipv4.x"),

@@ -174,10 +174,10 @@ fn in_a_user_namespace_it_is_an_unprivileged_user_on_the_node() {
         let pid = launched.process.pid().to_string();
         let mut enter = std::process::Command::new("nsenter");
         enter.args(["--target", &pid, "--user", "--net", "--uts", "--setuid", "0", "sh", "-c"]);
-        enter.arg("ip link add dummy7 type dummy; hostname other; hostname; cat /proc/sys/net/ipv4/ip_unprivileged_port_start");
+        enter.arg("ip link add dummy7 type dummy; hostname other; hostname; cat /proc/sys/net/ipv4/ip_unprivileged_port_start; ip link show lo | grep -o LOOPBACK,UP");
         #[expect(clippy::disallowed_methods, reason = "nsenter is no child of the reaper's")]
         let output = enter.output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n0\n", "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n0\nLOOPBACK,UP\n", "{output:?}");
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
         let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
         let groups = Groups::at(&path).unwrap();
