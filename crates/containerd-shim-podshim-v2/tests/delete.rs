@@ -14,7 +14,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::container::{RealContainer, is_running};
 use common::{LIMIT, Node, answer, end, finish, shut_down, spawn, wait_until};
 use containerd_shim_protos::api::{CreateTaskRequest, DeleteResponse};
-use containerd_shim_protos::sandbox_api::{CreateSandboxRequest, StartSandboxRequest};
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::sandbox_api::{CreateSandboxRequest, SandboxStatusRequest, StartSandboxRequest};
 use containerd_shim_protos::sandbox_sync::SandboxClient;
 use containerd_shim_protos::ttrpc::context::with_duration;
 use containerd_shim_protos::{Client, TaskClient};
@@ -190,12 +191,60 @@ fn a_dead_shims_pod_of_the_sandbox_api_is_ended_in_order_from_each_bundle() {
     }
 }
 
+/// With a process 1, for a pod that shares its pid namespace, it has control groups and a record besides.
+#[test]
+fn a_dead_shims_process_1_of_the_sandbox_api_is_ended() {
+    let node = Node::of_sandbox_api("process-1", "pod");
+    let address = node.started("pod");
+    let parent = format!("/podshim-test-{}-api", std::process::id());
+    let message =
+        |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len().try_into().unwrap()], bytes].concat();
+    // The node's network, and the pid namespace of the pod, which is 0.
+    let namespaces = message(1, &[1 << 3, 2]);
+    let linux = [message(1, parent.as_bytes()), message(2, &namespaces)].concat();
+    let options = Any {
+        type_url: "runtime.v1.PodSandboxConfig".to_owned(),
+        value: message(8, &linux),
+        ..Any::default()
+    };
+    let place = sandbox_with(&node, &address, Some(options));
+    let status = SandboxStatusRequest { sandbox_id: "pod".to_owned(), verbose: true, ..Default::default() };
+    let sandbox = SandboxClient::new(Client::connect(&address).unwrap());
+    let status = sandbox.sandbox_status(with_duration(LIMIT), &status).unwrap();
+    // Its pid is 0 for containerd, not for a person.
+    let info: serde_json::Value = serde_json::from_str(&status.info["info"]).unwrap();
+    let pid = u32::try_from(info["pid"].as_u64().unwrap()).unwrap();
+    let process_1 = Pid::from_raw(pid.cast_signed());
+    assert!(is_running(process_1), "{pid}");
+    let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    assert!(membership.contains(&format!("{parent}/pod")), "{membership}");
+    end(node.server(), Signal::SIGKILL);
+    assert!(is_running(process_1) && place.join("ipc").exists());
+    answer(node.delete("pod"));
+    wait_until("the end of process 1", || !is_running(process_1));
+    assert!(!place.exists(), "{}", place.display());
+    let record = format!("/run/containerd/runc/.{}.podshim", node.namespace);
+    assert!(!Path::new(&record).exists());
+    for directory in fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path()) {
+        let group = directory.join(&parent[1..]);
+        assert!(!group.join("pod").exists(), "{}", group.display());
+        let _ = fs::remove_dir(group);
+    }
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
 /// Has the shim make and start the sandbox `pod`. Returns where its mounts are.
 fn sandbox_of(node: &Node, address: &str) -> PathBuf {
+    sandbox_with(node, address, None)
+}
+
+/// [`sandbox_of`] with options.
+fn sandbox_with(node: &Node, address: &str, options: Option<Any>) -> PathBuf {
     let sandbox = SandboxClient::new(Client::connect(address).unwrap());
     let create = CreateSandboxRequest {
         sandbox_id: "pod".to_owned(),
         bundle_path: node.bundle("pod").display().to_string(),
+        options: options.into(),
         ..Default::default()
     };
     sandbox.create_sandbox(with_duration(LIMIT), &create).unwrap();

@@ -6,13 +6,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use containerd_shim_protos::shim::oci::Options;
+use containerd_shim_protos::shim::shim::UpdateTaskRequest;
+use containerd_shim_protos::types::empty::Empty;
 use e2e::direct::bundle::Bundle;
 use e2e::direct::sandbox::DirectSandbox;
+use e2e::direct::shim::Connection;
 use e2e::durations::{AMPLE, SOON};
 use e2e::instance::CgroupDriver;
 use e2e::pod::{NetworkAndIpc, PidNamespace};
 use e2e::task::Task;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
+use protobuf::MessageField;
+use protobuf::well_known_types::any::Any;
 use serde_json::json;
 
 const KEYCTL_GET_SECURITY: libc::c_long = 17;
@@ -235,12 +240,92 @@ async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
     let (exit_code, metrics, error) = ask(&["metrics", "--format", "json", &id]).await?;
     let metrics: serde_json::Value = serde_json::from_str(&metrics).with_context(|| error)?;
     let kinds: Vec<_> = metrics.as_object().context("no metrics")?.keys().cloned().collect();
-    answers.push(format!("metrics: {exit_code:?} {kinds:?}"));
-    let (exit_code, _, _) = ask(&["exec", "--exec-id", "probe", &id, "/bin/sh"]).await?;
-    answers.push(format!("exec: {exit_code:?}"));
+    answers.push(format!("metrics: {exit_code:?} {kinds:?} {}", metrics["pids"]));
+    let (exit_code, _, error) = ask(&["exec", "--exec-id", "probe", &id, "/bin/sh"]).await?;
+    // podshim has runc's words.
+    let runtime = std::fs::read_to_string(node.directory().join("oci-runtime"))?;
+    let words = if runtime.trim() == "runc" { error.replace(&id, "ID") } else { String::new() };
+    answers.push(format!("exec: {exit_code:?} {words}"));
     pod.stop_sandbox().await?;
     pod.remove().await?;
     Ok(answers)
+}
+
+/// An Update changes the same in its control groups, and in its scope, as in those of the OCI runtime's sandbox.
+#[tokio::test]
+async fn an_update_limits_it_as_the_oci_runtimes() -> Result<()> {
+    let node = Containerd::start().await?;
+    let own = limits_after_updates(&node, "own").await?;
+    let runtimes = limits_after_updates(&node, "runtime").await?;
+    ensure!(own == runtimes, "{own:#?}, the OCI runtime's: {runtimes:#?}");
+    ensure!(own.windows(2).all(|two| two[0] != two[1]), "an Update changed nothing: {own:#?}");
+    Ok(())
+}
+
+/// The limits of the sandbox of a pod, which `maker` makes: before the first Update, and after each.
+async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<String>>> {
+    let pod = pod_by(node, maker).await?;
+    let socket = format!("unix://{}", node.shim_socket("k8s.io", pod.sandbox())?.display());
+    let (shim, _) = Connection::open(socket.as_bytes()).await?;
+    let mut limits = vec![limits_of(pod.sandbox_pid().await?).await?];
+    for resources in [
+        json!({"pids": {"limit": 9}}),
+        json!({"cpu": {"shares": 512}}),
+        json!({"cpu": {"quota": 50_000, "period": 100_000}}),
+        json!({"cpu": {"quota": 20_000, "period": 40_000}}),
+        json!({"memory": {"limit": 64 << 20}}),
+        json!({"memory": {"limit": 128 << 20}, "cpu": {"shares": 2}, "pids": {"limit": -1}}),
+    ] {
+        let resources = Any {
+            type_url: "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources".to_owned(),
+            value: resources.to_string().into_bytes(),
+            ..Any::default()
+        };
+        let request = UpdateTaskRequest {
+            id: pod.sandbox().to_owned(),
+            resources: MessageField::some(resources),
+            ..Default::default()
+        };
+        let _: Empty = shim.call("Update", &request).await?;
+        limits.push(limits_of(pod.sandbox_pid().await?).await?);
+    }
+    pod.stop_sandbox().await?;
+    pod.remove().await?;
+    Ok(limits)
+}
+
+/// The limits in a process's control groups, of both versions, and those that systemd knows of its scope.
+async fn limits_of(pid: libc::pid_t) -> Result<Vec<String>> {
+    const FILES: [&str; 10] = [
+        "pids.max",
+        "cpu.max",
+        "cpu.weight",
+        "memory.max",
+        "memory.swap.max",
+        "cpu.shares",
+        "cpu.cfs_quota_us",
+        "cpu.cfs_period_us",
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+    ];
+    let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let (mut found, mut scope) = (Vec::new(), None);
+    for line in membership.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (hierarchy, group) = (fields.next().context("no hierarchy")?, fields.next().context("no group")?);
+        let directory = Path::new("/sys/fs/cgroup").join(hierarchy).join(group.trim_start_matches('/'));
+        // A file that the kernel does not have is none of either.
+        let text = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
+        found.extend(FILES.iter().filter_map(|file| Some(format!("{file} {}", text(file)?.trim()))));
+        scope = scope.or(group.rsplit('/').next().filter(|name| name.ends_with(".scope")));
+    }
+    if let Some(scope) = scope {
+        let properties = "--property=TasksMax,MemoryMax,MemoryLimit,CPUWeight,CPUShares,CPUQuotaPerSecUSec,CPUQuotaPeriodUSec";
+        let shown = e2e::output("systemctl", ["show", scope, properties]).await?;
+        found.extend(shown.lines().map(str::to_owned));
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// `hostNetwork`, `hostIPC` and `hostPID`: the sandbox and its container have the namespaces of the node's containerd.

@@ -1,11 +1,13 @@
 //! What a container that shares the pid namespace can do to a sandbox that podshim makes (`sandbox = "own"`). The test uses a
 //! containerd of its own, whose node's file says so.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use e2e::Event::Started;
 use e2e::durations::SOON;
 use e2e::pod::PidNamespace;
-use e2e::{Containerd, Pod, Program, Runtime};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
 
 /// What the container tries, each with a word if it succeeds. It is root there, as the sandbox's program is.
 const ATTEMPTS: &str = "
@@ -47,6 +49,30 @@ async fn a_container_reaches_nothing_through_the_sandbox_of_its_pod() -> Result<
             .trim()
             == "1"
     );
+    pod.stop_sandbox().await?;
+    pod.remove().await
+}
+
+/// docs/trust.md: with SIGTERM a container that shares the pid namespace ends its own pod, as with the OCI runtime's pause.
+#[tokio::test]
+async fn a_container_can_end_its_own_pod_by_its_process_1() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("sandbox = \"own\"").await?;
+    let mut pod = Pod::new("ends-itself")
+        .pid_namespace(PidNamespace::Pod)
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("app").await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let (process_1, app) = (pod.sandbox_pid().await?, node.cri()?.container_pid(pod.id("app")?).await?);
+    // The kernel kills the command too, with all of the namespace.
+    let _ = pod.exec("app", &["kill", "-TERM", "1"]).await;
+    wait::until("the end of the pod's processes", SOON, async || {
+        let lives = |pid: libc::pid_t| Path::new(&format!("/proc/{pid}")).exists();
+        Ok((!lives(process_1) && !lives(app)).then_some(()))
+    })
+    .await?;
     pod.stop_sandbox().await?;
     pod.remove().await
 }

@@ -75,11 +75,15 @@ impl Api {
     }
 
     async fn create(&self, id: &str, options: Any) -> ttrpc::Result<CreateSandboxResponse> {
+        self.create_in("/proc/self/ns/net", id, options).await
+    }
+
+    async fn create_in(&self, network: &str, id: &str, options: Any) -> ttrpc::Result<CreateSandboxResponse> {
         let request = CreateSandboxRequest {
             sandbox_id: id.to_owned(),
             bundle_path: self.bundle.display().to_string(),
             options: MessageField::some(options),
-            netns_path: "/proc/self/ns/net".to_owned(),
+            netns_path: network.to_owned(),
             ..Default::default()
         };
         self.client.create_sandbox(context(), &request).await
@@ -193,6 +197,47 @@ fn a_pod_without_a_process() {
             events.iter().all(|event| event.contains("c-app") || event.contains("c-proxy")),
             "{events:?}"
         );
+        ends(pod).await;
+    });
+}
+
+/// CNI removes the network after StopSandbox: a file or a mount of podshim's would keep it, with its interfaces.
+#[test]
+fn a_stopped_sandbox_lets_go_of_its_network() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        #[expect(
+            clippy::disallowed_methods,
+            clippy::zombie_processes,
+            reason = "the shim's reaper waits for it"
+        )]
+        let mut network =
+            std::process::Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap();
+        let path = format!("/proc/{}/ns/net", network.id());
+        let name = |path: &str| fs::read_link(path).unwrap().display().to_string();
+        let own = name("/proc/self/ns/net");
+        while name(&path) == own {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let held = || {
+            let files = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let files = files.filter_map(|file| fs::read_link(file.path()).ok());
+            let mut held: Vec<_> = files.map(|file| file.display().to_string()).collect();
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            held.extend(mounts.lines().map(str::to_owned));
+            held.retain(|one| one.contains(&name(&path)));
+            held
+        };
+        api.create_in(&path, "pod", usual()).await.unwrap();
+        api.start().await.unwrap();
+        api.stop("pod").await.unwrap();
+        assert_eq!(held(), Vec::<String>::new());
+        // That is how a file would show.
+        let file = fs::File::open(&path).unwrap();
+        assert_eq!(held().len(), 1);
+        drop(file);
+        network.kill().unwrap();
+        api.shutdown().await.unwrap();
         ends(pod).await;
     });
 }
