@@ -272,7 +272,9 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
         json!({"pids": {"limit": 9}}),
         json!({"cpu": {"shares": 512}}),
         json!({"cpu": {"quota": 50_000, "period": 100_000}}),
-        json!({"cpu": {"quota": 20_000}}),
+        json!({"cpu": {"quota": 20_000, "period": 40_000}}),
+        json!({"cpu": {"quota": 30_000}}),
+        json!({"cpu": {"quota": 30_000, "period": 100_000}}),
         json!({"memory": {"limit": 64 << 20}}),
         json!({"memory": {"limit": 128 << 20}, "cpu": {"shares": 2}, "pids": {"limit": -1}}),
     ] {
@@ -322,7 +324,8 @@ async fn limits_of(pid: libc::pid_t) -> Result<Vec<String>> {
     if let Some(scope) = scope {
         let properties = "--property=TasksMax,MemoryMax,MemoryLimit,CPUWeight,CPUShares,CPUQuotaPerSecUSec,CPUQuotaPeriodUSec";
         let shown = e2e::output("systemctl", ["show", scope, properties]).await?;
-        found.extend(shown.lines().map(str::to_owned));
+        // systemd's own period is the one that the OCI runtime names.
+        found.extend(shown.lines().map(|line| line.replace("PeriodUSec=infinity", "PeriodUSec=100ms")));
     }
     found.sort_unstable();
     Ok(found)

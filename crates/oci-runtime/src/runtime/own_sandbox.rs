@@ -247,9 +247,9 @@ impl Container {
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
         let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
-        request.cgroups_path().check(&limits).map_err(|error| failed(error.to_string()))?;
+        let limits = limits.with_period(groups.period());
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
-            scope.limit(&limits, groups.version()).await.map_err(|error| failed(error.to_string()))?;
+            scope.limit(&limits, &groups).await.map_err(|error| failed(error.to_string()))?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))
     }

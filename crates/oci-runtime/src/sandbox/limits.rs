@@ -10,7 +10,7 @@ use crate::systemd::{Property, PropertyValue};
 
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
-const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
+pub(super) const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
 
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,6 +112,18 @@ impl Limits {
     /// Whether a setting is the period of a quota that v1 takes after it.
     pub(super) fn has_quota_for(&self, setting: &Setting) -> bool {
         setting.file == PERIOD_OF_V1 && self.quota.is_some()
+    }
+
+    /// The limits of an Update of a group that has this period. systemd takes a quota for a second, which depends on it.
+    pub(crate) fn with_period(self, of_group: Option<u64>) -> Self {
+        Self { period: self.period.or(of_group.filter(|_| self.quota.is_some())), ..self }
+    }
+
+    /// The property of its period, if it is not the one that the scope has. systemd before 242 does not know it.
+    pub(super) fn period_property(&self, of_group: Option<u64>) -> Option<Property> {
+        let period =
+            self.period.filter(|period| *period != USUAL_PERIOD || of_group != Some(USUAL_PERIOD))?;
+        Some(Property::new("CPUQuotaPeriodUSec", PropertyValue::U64(period)))
     }
 
     /// Whether its period is not the usual one.
@@ -228,6 +240,28 @@ mod tests {
         );
         let unlimited = understood(&json!({"cpu": {"quota": -1}})).unwrap();
         assert_eq!(unlimited.properties(CgroupVersion::V2), [number("CPUQuotaPerSecUSec", u64::MAX)]);
+    }
+
+    /// As runc: 20 ms in 40 ms are half of a processor.
+    #[test]
+    fn a_scope_has_the_period_of_an_update() {
+        let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
+        for (cpu, of_group, quota, period) in [
+            (json!({"quota": 20_000, "period": 40_000}), 100_000, Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000}), 40_000, Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000, "period": 100_000}), 40_000, Some(200_000), Some(100_000)),
+            (json!({"quota": 20_000, "period": 100_000}), 100_000, Some(200_000), None),
+            (json!({"quota": 20_000}), 100_000, Some(200_000), None),
+            (json!({"shares": 2}), 40_000, None, None),
+        ] {
+            let limits = understood(&json!({"cpu": cpu})).unwrap().with_period(Some(of_group));
+            let quota = quota.map(|quota| number("CPUQuotaPerSecUSec", quota));
+            let properties = limits.properties(CgroupVersion::V2);
+            let found = properties.into_iter().find(|property| property.name == "CPUQuotaPerSecUSec");
+            assert_eq!(found, quota, "{cpu} {of_group}");
+            let period = period.map(|period| number("CPUQuotaPeriodUSec", period));
+            assert_eq!(limits.period_property(Some(of_group)), period, "{cpu} {of_group}");
+        }
     }
 
     #[test]

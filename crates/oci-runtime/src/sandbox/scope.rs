@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::cgroups_path::Scope;
+use super::groups::Groups;
 use super::limits::Limits;
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
@@ -56,8 +57,9 @@ impl Scope {
     ///
     /// # Errors
     /// systemd refuses them or cannot be reached.
-    pub(crate) async fn limit(&self, limits: &Limits, version: CgroupVersion) -> Result<(), SystemdError> {
-        let properties = limits.properties(version);
+    pub(crate) async fn limit(&self, limits: &Limits, groups: &Groups) -> Result<(), SystemdError> {
+        let mut properties = limits.properties(groups.version());
+        properties.extend(limits.period_property(groups.period()));
         if properties.is_empty() {
             return Ok(());
         }
