@@ -167,6 +167,10 @@ async fn its_limit_of_open_files_is_that_of_the_oci_runtimes() -> Result<()> {
     Ok(())
 }
 
+fn oci_runtime(node: &Containerd) -> Result<String> {
+    Ok(std::fs::read_to_string(node.directory().join("oci-runtime"))?.trim().to_owned())
+}
+
 /// A pod that is up, whose sandbox `maker` makes.
 async fn pod_by<'node>(node: &'node Containerd, maker: &str) -> Result<RunningPod<'node>> {
     node.write_node_file(&format!("sandbox = {maker:?}")).await?;
@@ -243,21 +247,23 @@ async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
     answers.push(format!("metrics: {exit_code:?} {kinds:?} {}", metrics["pids"]));
     let (exit_code, _, error) = ask(&["exec", "--exec-id", "probe", &id, "/bin/sh"]).await?;
     // podshim has runc's words.
-    let runtime = std::fs::read_to_string(node.directory().join("oci-runtime"))?;
-    let words = if runtime.trim() == "runc" { error.replace(&id, "ID") } else { String::new() };
+    let words = if oci_runtime(node)? == "runc" { error.replace(&id, "ID") } else { String::new() };
     answers.push(format!("exec: {exit_code:?} {words}"));
     pod.stop_sandbox().await?;
     pod.remove().await?;
     Ok(answers)
 }
 
-/// An Update changes the same in its control groups, and in its scope, as in those of the OCI runtime's sandbox.
+/// An Update changes the same in its control groups, and in its scope, as in those of runc's sandbox. crun 1.28 has a group of its own
+/// inside of the scope, turns shares into another weight, and takes 100 ms for a quota alone.
 #[tokio::test]
-async fn an_update_limits_it_as_the_oci_runtimes() -> Result<()> {
+async fn an_update_limits_it_as_runcs() -> Result<()> {
     let node = Containerd::start().await?;
     let own = limits_after_updates(&node, "own").await?;
-    let runtimes = limits_after_updates(&node, "runtime").await?;
-    ensure!(own == runtimes, "{own:#?}, the OCI runtime's: {runtimes:#?}");
+    if oci_runtime(&node)? == "runc" {
+        let runcs = limits_after_updates(&node, "runtime").await?;
+        ensure!(own == runcs, "{own:#?}, runc's: {runcs:#?}");
+    }
     ensure!(own.windows(2).all(|two| two[0] != two[1]), "an Update changed nothing: {own:#?}");
     Ok(())
 }
