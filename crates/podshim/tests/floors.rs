@@ -36,6 +36,9 @@ const SERVICE: [&[&str]; 4] = [
     &["task", "sandbox_service", "server"],
 ];
 
+/// Where the tests of a file begin that are in the file itself.
+const TESTS: &str = "#[cfg(test)]\nmod tests {";
+
 /// For each file the files that it imports, and where.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -166,12 +169,16 @@ fn imports(root: &Path, from: &Path) -> Imports {
     let mut found = Imports::new();
     for (own, file) in &modules {
         let text = fs::read_to_string(file).expect("a source");
-        // In a test module inside the file, `super` is the file itself.
-        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let (code, tests) = text.split_once(TESTS).unwrap_or((&text, ""));
         let below = modules.keys().filter_map(|path| path.strip_prefix(own.as_str())?.strip_prefix("::"));
         let children: Vec<_> = below.filter(|path| !path.contains("::")).collect();
-        for (line, path) in paths(text, &children) {
-            let path = resolved(own, &path);
+        let of_code = paths(code, &children).into_iter().map(|(line, path)| (line, resolved(own, &path)));
+        // In a test module inside the file, `super` is the file itself.
+        let (before, inside) =
+            (code.matches('\n').count() + TESTS.matches('\n').count(), format!("{own}::tests"));
+        let of_tests = paths(tests, &[]).into_iter();
+        let of_tests = of_tests.map(|(line, path)| (before + line, resolved(&inside, &path)));
+        for (line, path) in of_code.chain(of_tests) {
             let first = path.split("::").nth(1).unwrap_or_default();
             let is_module = modules.contains_key(&format!("crate::{first}"));
             let mut path = handed_on.get(first).filter(|_| !is_module).cloned().unwrap_or(path);
