@@ -25,7 +25,7 @@ use crate::history;
 use crate::lock::FileLock;
 use crate::logging;
 use crate::paths::{SocketAddress, StateDir};
-use crate::server_process::{Inheritance, TTRPC_ADDRESS, stop_signals};
+use crate::server_process::{InheritedDescriptors, TTRPC_ADDRESS, stop_signals};
 use crate::start::remove_pod_files;
 
 /// The fifo in the bundle that containerd copies to its own log.
@@ -56,7 +56,7 @@ pub enum ServerError {
 ///
 /// [`ServerError`]; socket and state are removed even then, unless this process is not a server at all.
 pub fn run(flags: &Flags) -> Result<(), ServerError> {
-    let inherited = Inheritance::take().map_err(ServerError::ByHand)?;
+    let inherited = InheritedDescriptors::take().map_err(ServerError::ByHand)?;
     let path = inherited.listener.local_addr().map_err(ServerError::Socket)?;
     let address =
         path.as_pathname().and_then(SocketAddress::at).ok_or_else(|| ServerError::Socket(no_path(&path)))?;
@@ -104,7 +104,11 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
     }
 }
 
-fn serve(flags: &Flags, inherited: Inheritance, state: &StateDir) -> Result<Option<Past>, ServerError> {
+fn serve(
+    flags: &Flags,
+    inherited: InheritedDescriptors,
+    state: &StateDir,
+) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {

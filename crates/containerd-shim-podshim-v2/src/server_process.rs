@@ -157,14 +157,14 @@ fn close_others_at_exec() {
 
 /// What the server gets from `start`.
 #[derive(Debug)]
-pub struct Inheritance {
+pub struct InheritedDescriptors {
     /// The socket to serve, already listening.
     pub listener: UnixListener,
     /// The lock to hold until the server ends.
     pub lock: File,
 }
 
-impl Inheritance {
+impl InheritedDescriptors {
     /// Takes the inherited descriptors. Call once, before anything else is opened.
     ///
     /// # Errors

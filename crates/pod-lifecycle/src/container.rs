@@ -232,8 +232,8 @@ impl Container {
         matches!(self.phase, Phase::Running { .. })
     }
 
-    /// Whether its program has been started and its end is not final: what others must wait for. Containers
-    /// that never ran do not count (T4), nor do completed ones.
+    /// T4: whether its program has been started and its end is not final: what others must wait for. Containers
+    /// that never ran do not count, nor do completed ones.
     pub(crate) fn is_unfinished(&self) -> bool {
         match self.phase {
             Phase::Starting { .. } | Phase::Running { .. } => true,

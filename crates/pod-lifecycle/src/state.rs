@@ -333,7 +333,7 @@ impl State {
                 self.merge_evidence(index);
             }
         }
-        Some(container.into_remains())
+        Some(container.into_removed())
     }
 }
 

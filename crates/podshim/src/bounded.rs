@@ -33,7 +33,7 @@ impl<'a> Bound<'a> {
 
 /// Why a wait for a program is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum WaitEnd {
     /// The program has ended.
     Ended(ExitStatus),
     /// It is late.
@@ -50,21 +50,21 @@ pub enum Over {
     clippy::disallowed_methods,
     reason = "the reaper and the clock are the shim's; this is another program"
 )]
-pub fn run(command: &mut Command, bound: Bound<'_>) -> io::Result<Over> {
+pub fn run(command: &mut Command, bound: Bound<'_>) -> io::Result<WaitEnd> {
     let begin = Instant::now();
     let mut running = Running { child: command.spawn()? };
     let mut pause = FIRST_CHECK;
     loop {
         if let Some(status) = running.child.try_wait()? {
-            return Ok(Over::Ended(status));
+            return Ok(WaitEnd::Ended(status));
         }
         let left = bound.limit.saturating_sub(begin.elapsed());
         if left.is_zero() {
-            return Ok(Over::Late);
+            return Ok(WaitEnd::Late);
         }
         match bound.signals {
             Some(signals) if signals.wait(left.min(pause))? == WaitResult::BySignal => {
-                return Ok(Over::BySignal);
+                return Ok(WaitEnd::BySignal);
             }
             Some(_) => {}
             None => thread::sleep(left.min(pause)),
@@ -91,7 +91,7 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> Over {
+    fn shell(script: &str, limit: Duration) -> WaitEnd {
         let mut command = Command::new("sh");
         run(command.args(["-c", script]), Bound { limit, signals: None }).expect("it runs")
     }
@@ -101,7 +101,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let pid = directory.path().join("pid");
         let script = format!("echo $$ >{} && exec sleep 1000", pid.display());
-        assert_eq!(shell(&script, Duration::from_secs(3)), Over::Late);
+        assert_eq!(shell(&script, Duration::from_secs(3)), WaitEnd::Late);
         let pid = std::fs::read_to_string(pid).expect("it has run within 3 s");
         let stat = format!("/proc/{}/stat", pid.trim());
         let runs = || std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
@@ -117,7 +117,9 @@ mod tests {
 
     #[test]
     fn a_program_within_its_limit_gives_its_exit_code() {
-        let Over::Ended(status) = shell("exit 7", Duration::from_secs(100)) else { panic!("it is not late") };
+        let WaitEnd::Ended(status) = shell("exit 7", Duration::from_secs(100)) else {
+            panic!("it is not late")
+        };
         assert_eq!(status.code(), Some(7));
     }
 }

@@ -2,7 +2,7 @@
 //! the same time (N11).
 //!
 //! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim
-//! that hangs delays no other. Each shim decides the order of its own pod.
+//! that hangs delays no other. Decides nothing of the order within a pod, which its shim keeps.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ struct Class {
 }
 
 impl Class {
-    /// The lowest of some classes, which gets an equal part of the time that is left to all: what it leaves over, the next
+    /// N11: the lowest of some classes, which gets an equal part of the time that is left to all: what it leaves over, the next
     /// ones get.
     fn first_of(waiting: &BTreeSet<i32>, elapsed: Duration, timeout: Option<Duration>) -> Option<Self> {
         let parts = u32::try_from(waiting.len()).unwrap_or(u32::MAX);

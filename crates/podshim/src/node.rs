@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::bounded::{self, Bound, Over};
+use crate::bounded::{self, Bound, WaitEnd};
 
 /// The standard output of a program; `None` if it cannot be run, fails, or does not end.
 pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
@@ -16,7 +16,7 @@ pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
     let mut written = File::from(memfd_create(c"output", MFdFlags::MFD_CLOEXEC).ok()?);
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(written.try_clone().ok()?).stderr(Stdio::null());
-    let Over::Ended(status) = bounded::run(&mut command, Bound::usual(None)).ok()? else { return None };
+    let WaitEnd::Ended(status) = bounded::run(&mut command, Bound::usual(None)).ok()? else { return None };
     let mut output = Vec::new();
     written.rewind().ok()?;
     written.read_to_end(&mut output).ok()?;

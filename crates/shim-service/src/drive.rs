@@ -1,7 +1,7 @@
 //! The loop of a pod's owner: feeds the state machine and executes the actions it returns (DESIGN §3).
 //!
-//! Owns the order of inputs: one at a time, and all of the pod's actions before the next. It alone feeds the pod, and may
-//! never await while it handles an input: what takes time runs in tasks that report back.
+//! Owns the order of inputs: one at a time, and all of the pod's actions before the next. It alone feeds the pod. Never awaits while
+//! it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
 use oci_runtime::busy;
@@ -25,8 +25,9 @@ use crate::sandbox_requests;
 use crate::state::State;
 use crate::throttle::Stop;
 
-/// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its
-/// last events, the pod's counts, and the record that is kept of the pod.
+/// Serves until the shim may end. N1: no input needs containerd, and a pod is not empty while it has an exit that no Delete has
+/// fetched. `stop` yields when a signal has asked the process to end. Returns the publisher, for its last events, the pod's counts,
+/// and the record that is kept of the pod.
 pub(crate) async fn run_until_empty(
     mut state: State,
     mut commands: mpsc::Receiver<Command>,

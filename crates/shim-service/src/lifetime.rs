@@ -28,7 +28,7 @@ enum EndCondition {
     Empty,
     /// When an ordered stop has ended every container, and containerd has had time to delete them.
     Final {
-        /// EndCondition when the deletes are waited for, once all containers have ended.
+        /// Until when the deletes are waited for, once all containers have ended.
         by: Option<Instant>,
     },
     Now,

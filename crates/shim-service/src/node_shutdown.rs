@@ -1,8 +1,7 @@
 //! The node's shutdown: the properties of a container's systemd scope, so that systemd stops it after the drain, and whether
 //! the node is being drained.
 //!
-//! Owns these properties. The order of a pod's stop is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
-//! `podshim drain` alone keeps the order (N6).
+//! Owns these properties. Decides nothing of the order of a pod's stop, which is `pod-lifecycle`'s.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +30,8 @@ pub(crate) fn is_draining(file: &Path) -> bool {
     file.is_file()
 }
 
-/// The scope that an OCI runtime creates for a `cgroupsPath` of the systemd driver, which is `slice:prefix:name`.
+/// The scope that an OCI runtime creates for a `cgroupsPath` of the systemd driver, which is `slice:prefix:name`. N6: under the
+/// cgroupfs driver there is none, and `podshim drain` alone keeps the order.
 pub(crate) fn scope_of(spec: &Spec) -> Option<String> {
     let path = spec.linux.as_ref()?.cgroups_path.as_deref()?;
     let mut parts = path.splitn(3, ':');

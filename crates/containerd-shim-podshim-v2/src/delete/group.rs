@@ -1,6 +1,6 @@
 //! Ends a group whose shim is dead (N3): in the plan's order as far as time allows, and completely in any case.
 //!
-//! Owns what happens to its containers. It is correct if no process is left; order comes second (N10).
+//! Owns what happens to its containers. Decides nothing of a pod whose shim lives.
 
 use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ struct Target {
     ended_at: Rc<OnceCell<SystemTime>>,
 }
 
-/// Ends every member by `deadline`. Returns what failed.
+/// N3, N10: ends every member by `deadline`, in order as far as the time allows. Returns what failed.
 ///
 /// # Errors
 ///

@@ -383,7 +383,7 @@ impl Container {
     }
 
     /// It is gone.
-    pub(crate) fn into_remains(mut self) -> RemovedContainer {
+    pub(crate) fn into_removed(mut self) -> RemovedContainer {
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.extend(self.takeover.end());
         waiters.extend(self.end_checkpoint());

@@ -156,7 +156,7 @@ impl Exec {
     }
 
     /// It is gone.
-    pub(crate) fn into_remains(self) -> RemovedExec {
+    pub(crate) fn into_removed(self) -> RemovedExec {
         let Self { phase, pid, mut waiters } = self;
         let (deletes, exit) = match phase {
             ExecPhase::Removing { requests, exit, .. } => (requests, exit),

@@ -119,7 +119,8 @@ impl Phase {
             Self::Starting { .. } => "is being started",
             Self::Running { .. } => Status::Running.in_words(),
             Self::CompletedAgain { .. } | Self::Hidden { .. } => "is completed",
-            Self::BackingOff { .. } | Self::Recreating { .. } => "is restarting",
+            Self::BackingOff { .. } => "is backing off",
+            Self::Recreating { .. } => "is restarting",
             Self::EndingUnrun { .. } | Self::Draining { .. } => "is ending",
             Self::Stopped { .. } | Self::Removing { .. } => Status::Stopped.in_words(),
         }

@@ -1,7 +1,7 @@
 //! Checkpoint of a running program, and containers that are made from one (CONTRACT §8).
 //!
 //! Owns which checkpoints a pod allows: podshim does not let a checkpoint end a sidecar or an init, because it would start
-//! it again (R1, I3). Never decides which restores it allows: `handlers::create` does.
+//! it again (R1, I3). Never decides which restores it allows: `handlers::create` does. Changes: container.
 
 use pod_spec::Role;
 

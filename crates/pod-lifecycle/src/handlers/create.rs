@@ -2,6 +2,7 @@
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
+//! Changes: container, member, sandbox, rounds.
 
 use crate::container::phase::{Part, Program};
 use crate::container::{Container, EndedCreate};
@@ -52,6 +53,7 @@ pub(crate) fn create_container(
             give_up_callers_stop(pod);
         }
     }
+    // I4: a completed init does not run again in its sandbox.
     let operation = match (completed, spec.origin) {
         (Some(_), _) => Operation::CreateCompleted,
         (None, Origin::Program) => Operation::Create,

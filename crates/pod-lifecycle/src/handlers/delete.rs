@@ -1,7 +1,7 @@
 //! Delete: the removal of a container, and its end.
 //!
 //! Owns in which phases a container can be deleted (trap 12), and that a Delete ends what a create waits for (F11). Never ends
-//! a program that runs: its caller kills it first.
+//! a program that runs: its caller kills it first. Changes: container.
 
 use crate::container::EndedRemoval;
 use crate::container::phase::{BeforeRemoval, Phase, Program};

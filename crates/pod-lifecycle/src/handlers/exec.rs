@@ -1,7 +1,7 @@
 //! Execs: extra processes of a container, never held (K1, U8).
 //!
 //! Owns every request about an exec, and what its exit means for its container's own exit (CONTRACT §6). Never holds an
-//! exec.
+//! exec. Changes: container.
 
 use pod_spec::Signal;
 
@@ -155,11 +155,11 @@ pub(crate) fn exec_removed(pod: &mut State, id: ContainerId, exec: ExecId, outco
         }
         return;
     }
-    let Some(remains) = container.remove_exec(&exec).map(Exec::into_remains) else { return };
-    for request in remains.deletes {
-        pod.reply(request, Ok(Reply::Deleted(remains.deleted)));
+    let Some(removed) = container.remove_exec(&exec).map(Exec::into_removed) else { return };
+    for request in removed.deletes {
+        pod.reply(request, Ok(Reply::Deleted(removed.deleted)));
     }
-    for waiter in remains.waiters {
+    for waiter in removed.waiters {
         let refusal = Refusal::not_found(format!("exec {exec} of container {id} was deleted"));
         pod.reply(waiter, Err(refusal));
     }

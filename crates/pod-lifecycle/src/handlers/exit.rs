@@ -1,6 +1,7 @@
 //! Exits: the init of a container is gone, and what goes with it (R6, R10).
 //!
 //! Owns the order of exits within a container (CONTRACT §6). Never decides what the last exit means: `rules::exit` does.
+//! Changes: container, hooks, freezer.
 
 use crate::container::InitExit;
 use crate::container::freezer::FreezerChange;

@@ -1,7 +1,7 @@
 //! Pause and Resume, and the end of each.
 //!
 //! Owns when a container can be frozen, and what happens to a frozen one that must end (K17). Never freezes a container
-//! whose program does not run.
+//! whose program does not run. Changes: container, freezer.
 
 use crate::container::freezer::{Change, FreezerChange};
 use crate::handlers::delete::delete_container;

@@ -1,6 +1,7 @@
 //! The end of a hook (H1, H3).
 //!
 //! Owns what is logged of it. Never lets a result change what comes next, but for that of a migrate hook (V4).
+//! Changes: hooks.
 
 use crate::container::hooks::HookEnd;
 use crate::container::phase::Phase;

@@ -3,6 +3,7 @@
 //! Owns the decision between delivering, holding (T3) and ending, notes in the member that a caller asks for its end, and begins
 //! the stops that a signal begins. Never decides when a held signal's turn comes, and never delivers one then: `rules::turns`
 //! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
+//! Changes: container, ending, lone stop, member, stop.
 
 use std::time::Duration;
 
@@ -255,7 +256,7 @@ fn pass_on(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) -> R
     Ok(Reply::Ok)
 }
 
-/// T3, K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
+/// T3, K7, K8, K15, N2: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
 fn hold_signal(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) {
     let decide_at = pod.now() + pod.lone_stop_window();
     let Some(container) = pod.container_mut(id) else { return };

@@ -1,7 +1,7 @@
 //! The end of a recreation (R6).
 //!
 //! Owns what a new process waits for, and what a failed recreation means (R4, R7). Never decides that a container is
-//! recreated: `rules::restart` does.
+//! recreated: `rules::restart` does. Changes: container.
 
 use crate::container::phase::{Phase, Program};
 use crate::interface::action::Action;

@@ -1,6 +1,7 @@
 //! Start: a container that a caller starts, and the end of a start (S6, S13, U7, I4, U11, J3).
 //!
 //! Owns what its caller sees of it (CONTRACT §6). Never decides whether it may start now: `questions::holds` does.
+//! Changes: container, ending, member.
 
 use pod_spec::{RestartPolicy, Role, Signal};
 

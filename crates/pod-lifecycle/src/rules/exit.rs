@@ -1,7 +1,7 @@
 //! What the last exit of a container means: it is final, it is hidden, or a restart begins (R1, R2, R7, I3 to I7, J9, V2).
 //!
 //! Owns that decision, once nothing of the container is left (CONTRACT §6). Never decides whether a program runs again:
-//! `questions::restarts` does.
+//! `questions::restarts` does. Changes: container, ending, hooks, restarts, member.
 
 use std::time::Duration;
 

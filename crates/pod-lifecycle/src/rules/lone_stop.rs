@@ -6,7 +6,7 @@
 //! end before it does anything else for the pod.
 //!
 //! Owns when that is judged, and its revocation. Never decides what counts as a stop of the pod: `questions::evidence`
-//! does.
+//! does. Changes: ending, lone stop.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! `replace-wait` such an end completes nothing and fails nothing; after that it counts like any other. Under Never callers
 //! recreate nothing else; podshim ends what waits for a container that will not come back (I8).
 //!
-//! Owns the consequences. Never decides which members are lost, or when: `questions::losses` does.
+//! Owns the consequences. Never decides which members are lost, or when: `questions::losses` does. Changes: member, rounds.
 
 use pod_spec::Role;
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the moment: a restart whose delay is over begins, one that is no longer wanted ends. Never decides how long the delay is,
 //! which `container::restarts` does, nor whether a program runs again: `questions::restarts` does. The start after it is
-//! `rules::startup`.
+//! `rules::startup`. Changes: container.
 
 use pod_spec::Signal;
 

@@ -1,7 +1,7 @@
 //! What a stop does with the pause container, which holds the network namespace of all containers.
 //!
 //! Owns K13, K16 and pause's part of K17: in a stop for good pause goes last, and always goes. Never signals another
-//! container.
+//! container. Changes: ending, sandbox, stop.
 
 use pod_spec::Signal;
 

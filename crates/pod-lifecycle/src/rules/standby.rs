@@ -2,7 +2,7 @@
 //!
 //! Owns which one of a pair is active, when its partner takes over, and what happens when a switch fails. A pair's
 //! gate is open when the active one's is, and both have the same links. Never decides what waits for a pair, and which of it a
-//! rule means: `questions::order` does.
+//! rule means: `questions::order` does. Changes: container, ending, takeover, gate, pair.
 
 use crate::container::Container;
 use crate::container::phase::Phase;

@@ -1,7 +1,7 @@
 //! How a stop of the pod begins (T2, T11, T12).
 //!
 //! Owns what happens at T0. Never decides whose turn it is later, which `rules::turns` does; its end is `rules::round`, and
-//! how long it may take `questions::grace`.
+//! how long it may take `questions::grace`. Changes: container, stop.
 
 use pod_spec::Role;
 

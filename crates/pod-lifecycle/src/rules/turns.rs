@@ -1,7 +1,7 @@
 //! Whose turn it is in a stop, and what its budget orders (T1, T3, T5, T6, K8).
 //!
 //! Owns which sidecar gets its signal now, the last call and the kill. A stop's order is the start order reversed: the same
-//! `needs` relation decides both. Never decides who needs whom: `questions::order` does.
+//! `needs` relation decides both. Never decides who needs whom: `questions::order` does. Changes: ending, stop.
 
 use pod_spec::Role;
 

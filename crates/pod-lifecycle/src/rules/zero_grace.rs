@@ -1,6 +1,6 @@
 //! `zero-grace=order` (K11): how the short time of such a stop is shared.
 //!
-//! Owns the shares. Never begins such a stop: `handlers::kill` does.
+//! Owns the shares. Never begins such a stop: `handlers::kill` does. Changes: ending.
 
 use pod_spec::Role;
 

@@ -1,7 +1,7 @@
 //! A restart that is due later (R4, R7).
 //!
 //! Owns what the container is meanwhile. Never decides whether it is restarted at all, which `questions::restarts` does, nor how long
-//! it waits: `container::restarts` does.
+//! it waits: `container::restarts` does. Changes: container, restarts.
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;

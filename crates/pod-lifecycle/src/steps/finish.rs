@@ -1,7 +1,7 @@
 //! The final exit of a container, and what its member keeps of it.
 //!
 //! Owns the order in which callers see an exit (CONTRACT §6). Never decides which code they see: `questions::exit_codes`
-//! does.
+//! does. Changes: container, member, sandbox.
 
 use pod_spec::Role;
 

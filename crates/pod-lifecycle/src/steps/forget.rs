@@ -13,11 +13,11 @@ use crate::state::State;
 pub(crate) fn forget(pod: &mut State, id: &ContainerId) -> Option<Container> {
     let RemovedContainer { container, mut waiters, execs } = pod.remove_container(id)?;
     for exec in execs {
-        let remains = exec.into_remains();
-        for delete in remains.deletes {
-            pod.reply(delete, Ok(Reply::Deleted(remains.deleted)));
+        let removed = exec.into_removed();
+        for delete in removed.deletes {
+            pod.reply(delete, Ok(Reply::Deleted(removed.deleted)));
         }
-        waiters.extend(remains.waiters);
+        waiters.extend(removed.waiters);
     }
     for waiter in waiters {
         pod.reply(waiter, Err(Refusal::not_found(format!("container {id} was deleted"))));

@@ -1,7 +1,7 @@
 //! A stop signal that comes after the container's hooks (H1 to H3, K15).
 //!
 //! Owns what happens between the beginning of one container's end and its signal. Never decides which hook is next:
-//! `questions::hooks` does.
+//! `questions::hooks` does. Changes: container, ending, hooks.
 
 use std::time::Duration;
 

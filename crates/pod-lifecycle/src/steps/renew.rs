@@ -1,6 +1,6 @@
 //! A container that begins again with its pod: held, as if its program had never run (R14).
 //!
-//! Owns what it forgets. Never decides which containers do that: `questions::pod_restart` does.
+//! Owns what it forgets. Never decides which containers do that: `questions::pod_restart` does. Changes: container, member.
 
 use crate::container::Container;
 use crate::interface::exit::Exit;

@@ -2,6 +2,7 @@
 //!
 //! Owns that a signal waits for the end of a start, and that a frozen container is thawed for the signal that ends it
 //! (K17). Never decides whether a container gets a signal at all: that is decided above.
+//! Changes: container, ending, hooks, freezer.
 
 use pod_spec::Signal;
 

@@ -1,7 +1,7 @@
 //! The start of a container's program, and the answer to its caller.
 //!
 //! Owns the order of TaskStart and the answer to Start. Never decides whether a container may start: `questions::holds`
-//! does.
+//! does. Changes: container, gate.
 
 use crate::container::Container;
 use crate::interface::action::{Action, Notice, Reply};

@@ -1,6 +1,6 @@
 //! The end of a container whose program will not run (K3, J9, S14, T11, K13).
 //!
-//! Owns how it ends and what its log gets. Never decides why it will not run: that is decided above.
+//! Owns how it ends and what its log gets. Never decides why it will not run: that is decided above. Changes: container.
 
 use pod_spec::Signal;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::place::Restart;
 use super::root::Root;
-use crate::bounded::{self, Bound, Over};
+use crate::bounded::{self, Bound, WaitEnd};
 use crate::signals::Signals;
 
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
@@ -152,9 +152,9 @@ fn need(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<(), HostErr
 
 fn systemctl(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<CallEnd, HostError> {
     match bounded::run(&mut call(root, arguments), bound)? {
-        Over::Ended(status) => Ok(CallEnd::of(status)),
-        Over::Late => Err(HostError::Late { call: arguments.join(" "), limit: bound.limit }),
-        Over::BySignal => Err(HostError::BySignal(arguments.join(" "))),
+        WaitEnd::Ended(status) => Ok(CallEnd::of(status)),
+        WaitEnd::Late => Err(HostError::Late { call: arguments.join(" "), limit: bound.limit }),
+        WaitEnd::BySignal => Err(HostError::BySignal(arguments.join(" "))),
     }
 }
 

@@ -1,0 +1,108 @@
+//! Each file of handlers, rules and steps says at its head which parts of the state it changes by their verbs: `Changes:` and their
+//! names. What it changes by a step its `use` lines show.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod sources;
+
+use sources::{sources, without_tests};
+
+/// A part, what stands before its verbs in other files, and the files that declare these.
+const PARTS: [(&str, &str, &[&str]); 12] = [
+    ("container", "container.", &["container.rs", "container/events.rs"]),
+    ("ending", ".ending.", &["container/ending.rs"]),
+    ("hooks", ".hooks.", &["container/hooks.rs"]),
+    ("freezer", ".freezer.", &["container/freezer.rs"]),
+    ("restarts", ".restarts.", &["container/restarts.rs", "pod_restarts.rs"]),
+    ("lone stop", ".lone_stop.", &["container/lone_stop.rs"]),
+    ("takeover", ".takeover.", &["container/takeover.rs"]),
+    ("member", "member_mut(index).", &["member.rs"]),
+    ("gate", ".gate.", &["member/gate.rs"]),
+    ("pair", ".pair.", &["member/pair.rs"]),
+    ("sandbox", ".sandbox.", &["sandbox.rs"]),
+    ("rounds", ".rounds.", &["rounds.rs"]),
+];
+
+/// The stop begins and ends in the state, and changes by its own verbs in between.
+const STOP: (&str, [&str; 3]) = ("stop", ["begin_stop(", "stop_mut()", "end_stop("]);
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(source().join(file)).expect("a source")
+}
+
+/// A file's code without comments, and each chain of calls in one piece.
+fn code(text: &str) -> String {
+    let lines = without_tests(text).lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+    lines.fold(String::new(), |code, line| {
+        let goes_on = line.starts_with('.') || line.starts_with("?.");
+        code + if goes_on { "" } else { "\n" } + line
+    })
+}
+
+/// The verbs that change the value they are called on.
+fn verbs(files: &[&str]) -> BTreeSet<String> {
+    let texts =
+        files.iter().map(|file| without_tests(&read(file)).replace("(\n        &mut self", "(&mut self"));
+    let texts: Vec<_> = texts.collect();
+    let functions = texts.iter().flat_map(|text| text.split("fn ").skip(1));
+    let named = functions.filter_map(|function| function.split_once('('));
+    named.filter(|(_, rest)| rest.starts_with("&mut self")).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Whether `text` calls one of the verbs after `before`, which is a name of its own.
+fn calls(text: &str, before: &str, verbs: &BTreeSet<String>) -> bool {
+    text.match_indices(before).any(|(at, _)| {
+        let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let begins = before.starts_with('.') || !text[..at].ends_with(is_name);
+        let called = text[at + before.len()..].split_once('(').map(|(verb, _)| verb);
+        begins && called.is_some_and(|verb| verbs.contains(verb))
+    })
+}
+
+fn changed(text: &str) -> Vec<&'static str> {
+    let code = code(text);
+    let parts = PARTS.iter().filter(|(_, before, files)| calls(&code, before, &verbs(files)));
+    let stop = STOP.1.iter().any(|call| code.contains(call)).then_some(STOP.0);
+    parts.map(|(name, ..)| *name).chain(stop).collect()
+}
+
+/// What a file's head says that it changes.
+fn said(text: &str) -> Vec<String> {
+    let head = text.lines().map_while(|line| line.strip_prefix("//!")).collect::<String>();
+    let said =
+        head.split_once("Changes: ").map_or("", |(_, rest)| rest.split('.').next().unwrap_or_default());
+    said.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+#[test]
+fn each_file_says_what_it_changes() {
+    let mut files = Vec::new();
+    for folder in ["handlers", "rules", "steps"] {
+        sources(&source(), &source().join(folder), &mut files);
+    }
+    files.retain(|file| !file.ends_with("/tests.rs"));
+    files.sort();
+    assert!(files.len() > 35, "{} files", files.len());
+    let wrong = files.iter().filter_map(|file| {
+        let text = read(file);
+        let changed = changed(&text);
+        (said(&text) != changed).then(|| format!("{file}: //! Changes: {}.", changed.join(", ")))
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "the heads of these files should say:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_change_is_a_call_of_a_verb_that_changes() {
+    let text = "//! Gates. Changes: gate,\n//! stop. Never more.\nfn f() {\n    state\n        .gate\n        .open();\n    // x.pair.retire();\n    \
+                pod.stop_mut();\n    container.hooks.is_running();\n    subcontainer.hold(a);\n}\n";
+    assert_eq!(changed(text), ["gate", "stop"]);
+    assert_eq!(said(text), ["gate", "stop"]);
+    assert_eq!(changed("container.hold(a); member_mut(index).complete(exit);"), ["container", "member"]);
+}
