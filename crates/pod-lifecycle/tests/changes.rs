@@ -73,11 +73,11 @@ fn changed(text: &str) -> Vec<&'static str> {
 }
 
 /// What a file's head says that it changes.
-fn said(text: &str) -> Vec<String> {
+fn named_at_head(text: &str) -> Vec<String> {
     let head = text.lines().map_while(|line| line.strip_prefix("//!")).collect::<String>();
-    let said =
+    let named_at_head =
         head.split_once("Changes: ").map_or("", |(_, rest)| rest.split('.').next().unwrap_or_default());
-    said.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    named_at_head.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn each_file_says_what_it_changes() {
     let wrong = files.iter().filter_map(|file| {
         let text = read(file);
         let changed = changed(&text);
-        (said(&text) != changed).then(|| format!("{file}: //! Changes: {}.", changed.join(", ")))
+        (named_at_head(&text) != changed).then(|| format!("{file}: //! Changes: {}.", changed.join(", ")))
     });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "the heads of these files should say:\n{}", wrong.join("\n"));
@@ -103,6 +103,6 @@ fn a_change_is_a_call_of_a_verb_that_changes() {
     let text = "//! Gates. Changes: gate,\n//! stop. Never more.\nfn f() {\n    state\n        .gate\n        .open();\n    // x.pair.retire();\n    \
                 pod.stop_mut();\n    container.hooks.is_running();\n    subcontainer.hold(a);\n}\n";
     assert_eq!(changed(text), ["gate", "stop"]);
-    assert_eq!(said(text), ["gate", "stop"]);
+    assert_eq!(named_at_head(text), ["gate", "stop"]);
     assert_eq!(changed("container.hold(a); member_mut(index).complete(exit);"), ["container", "member"]);
 }
