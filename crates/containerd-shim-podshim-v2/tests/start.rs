@@ -153,12 +153,22 @@ fn a_failed_start_leaves_nothing() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// A sandbox of `sandboxer = "shim"` has no config.json (CONTRACT §5).
+/// A sandbox of `sandboxer = "shim"` has no config.json (CONTRACT §5). The runtime's options come with `start` alone, and its
+/// CreateSandbox reads them from the bundle.
 #[test]
 fn a_bundle_without_a_spec_is_its_own_group() {
     let node = Node::new("specless");
-    fs::remove_file(node.make_bundle("c1", &[]).join("config.json")).unwrap();
-    node.started("c1");
+    let bundle = node.make_bundle("c1", &[]);
+    fs::remove_file(bundle.join("config.json")).unwrap();
+    let options = Any {
+        type_url: "containerd.runc.v1.Options".into(),
+        value: b"\x32\x04crun".to_vec(),
+        ..Any::default()
+    };
+    succeeded(finish(node.spawn_start("c1", Some(options))));
+    let kept: serde_json::Value =
+        serde_json::from_slice(&fs::read(bundle.join("options.json")).unwrap()).unwrap();
+    assert_eq!(kept["binary_name"], "crun");
 }
 
 #[test]
