@@ -220,12 +220,15 @@ fn a_dead_shims_process_1_of_the_sandbox_api_is_ended() {
     assert!(membership.contains(&format!("{parent}/pod")), "{membership}");
     end(node.server(), Signal::SIGKILL);
     assert!(is_running(process_1) && place.join("ipc").exists());
+    let record = format!("/run/containerd/runc/.{}.podshim", node.namespace);
+    assert!(Path::new(&record).exists());
     answer(node.delete("pod"));
     wait_until("the end of process 1", || !is_running(process_1));
     assert!(!place.exists(), "{}", place.display());
-    let record = format!("/run/containerd/runc/.{}.podshim", node.namespace);
     assert!(!Path::new(&record).exists());
-    for directory in fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path()) {
+    let root = PathBuf::from("/sys/fs/cgroup");
+    let hierarchies: Vec<_> = fs::read_dir(&root).unwrap().flatten().map(|entry| entry.path()).collect();
+    for directory in hierarchies.into_iter().chain([root]) {
         let group = directory.join(&parent[1..]);
         assert!(!group.join("pod").exists(), "{}", group.display());
         let _ = fs::remove_dir(group);

@@ -156,7 +156,7 @@ fn a_failed_start_leaves_nothing() {
 /// A sandbox of `sandboxer = "shim"` has no config.json (CONTRACT §5). The runtime's options come with `start` alone, and its
 /// CreateSandbox reads them from the bundle.
 #[test]
-fn a_bundle_without_a_spec_is_its_own_group() {
+fn a_bundle_without_a_spec_is_its_own_group_and_keeps_its_options() {
     let node = Node::new("specless");
     let bundle = node.make_bundle("c1", &[]);
     fs::remove_file(bundle.join("config.json")).unwrap();

@@ -37,7 +37,7 @@ use crate::{
 mod tests;
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
-const TICKET_POLL: Duration = Duration::from_millis(20);
+const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
 
 /// How and when a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl Reaper {
     pub(crate) async fn wait_for_subscriptions(&self) {
         let last = self.table.borrow().last_subscription;
         while self.table.borrow().subscriptions.first().is_some_and(|oldest| *oldest <= last) {
-            tokio::time::sleep(TICKET_POLL).await;
+            tokio::time::sleep(SUBSCRIPTION_POLL).await;
         }
     }
 

@@ -1,5 +1,5 @@
 //! Each file of handlers, rules and steps says at its head which parts of the state it changes by their verbs: `Changes:` and their
-//! names. What it changes by a step its `use` lines show.
+//! names. What it changes by a step or by another rule its `use` lines show.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,11 @@ mod sources;
 use sources::{sources, without_tests};
 
 /// A part, what stands before its verbs in other files, and the files that declare these.
-const PARTS: [(&str, &str, &[&str]); 12] = [
+const PARTS: [(&str, &str, &[&str]); 15] = [
     ("container", "container.", &["container.rs", "container/events.rs"]),
+    ("container", "Container::", &["container.rs", "container/events.rs"]),
+    ("hold", "hold.", &["container/hold.rs"]),
+    ("probe", "probe.", &["container/gate_probe.rs"]),
     ("ending", ".ending.", &["container/ending.rs"]),
     ("hooks", ".hooks.", &["container/hooks.rs"]),
     ("freezer", ".freezer.", &["container/freezer.rs"]),
@@ -25,8 +28,12 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     ("rounds", ".rounds.", &["rounds.rs"]),
 ];
 
-/// The stop begins and ends in the state, and changes by its own verbs in between.
-const STOP: (&str, [&str; 3]) = ("stop", ["begin_stop(", "stop_mut()", "end_stop("]);
+/// What the state itself changes, and by which of its verbs. The stop changes by its own verbs in between.
+const OF_STATE: [(&str, &[&str]); 3] = [
+    ("tables", &["declare_plan(", "add_unnamed_main(", "add_container(", "remove_container("]),
+    ("failure", &["fail(", "clear_failure_of("]),
+    ("stop", &["begin_stop(", "stop_mut()", "end_stop("]),
+];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
@@ -60,16 +67,21 @@ fn calls(text: &str, before: &str, verbs: &BTreeSet<String>) -> bool {
     text.match_indices(before).any(|(at, _)| {
         let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
         let begins = before.starts_with('.') || !text[..at].ends_with(is_name);
-        let called = text[at + before.len()..].split_once('(').map(|(verb, _)| verb);
-        begins && called.is_some_and(|verb| verbs.contains(verb))
+        let rest = &text[at + before.len()..];
+        let called = &rest[..rest.find(|letter| !is_name(letter)).unwrap_or(rest.len())];
+        begins && verbs.contains(called)
     })
 }
 
 fn changed(text: &str) -> Vec<&'static str> {
     let code = code(text);
     let parts = PARTS.iter().filter(|(_, before, files)| calls(&code, before, &verbs(files)));
-    let stop = STOP.1.iter().any(|call| code.contains(call)).then_some(STOP.0);
-    parts.map(|(name, ..)| *name).chain(stop).collect()
+    let parts = parts.map(|(name, ..)| *name);
+    let of_state =
+        OF_STATE.iter().filter(|(_, calls)| calls.iter().any(|call| code.contains(&format!("pod.{call}"))));
+    let mut found: Vec<_> = parts.chain(of_state.map(|(name, _)| *name)).collect();
+    found.dedup();
+    found
 }
 
 /// What a file's head says that it changes.

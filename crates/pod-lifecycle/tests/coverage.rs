@@ -20,7 +20,7 @@ const HEAD: &str = "\
 Written by `PODSHIM_REWRITE_COVERAGE=1 cargo nextest run -p pod-lifecycle --test coverage` from the names of the tests;
 that test fails if this page is stale or has a hole. Scenarios are the files of `crates/pod-lifecycle/tests/scenarios`, run
 on virtual time; e2e tests are those of `tests/tests`, on real containers, or the cases of `hack/vm-shutdown`; the others
-are next to the code. N1 to N3, N5 to N7, N10 and N11 speak of what is outside the core, and have no scenario.
+are next to the code. N3, N5 to N7, N10 and N11 speak of what is outside the core, and have no scenario.
 
 | rule | scenarios | e2e tests | others |
 |---|---|---|---|

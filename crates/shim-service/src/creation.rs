@@ -1,7 +1,7 @@
 //! A Create request, from containerd's call to the request that the pod gets.
 //!
 //! Owns the checks before that: whether the node is being drained, whether the container belongs to this pod, its annotations,
-//! its namespaces and its runtime options. Whether and when a process is created is `pod-lifecycle`'s decision.
+//! its namespaces and its runtime options. Never decides whether and when a process is created: `pod-lifecycle` does.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,6 +35,7 @@ pub(crate) fn admit(
         let message = format!("container {id} already exists");
         return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
     }
+    // N7.
     let file = &state.context.draining_file;
     if node_shutdown::is_draining(file) {
         return Err(ServiceError::Draining { container: id.to_string(), file: file.display().to_string() });

@@ -25,8 +25,7 @@ use crate::sandbox_requests;
 use crate::state::State;
 use crate::throttle::Stop;
 
-/// Serves until the shim may end. N1: no input needs containerd, and a pod is not empty while it has an exit that no Delete has
-/// fetched. `stop` yields when a signal has asked the process to end. Returns the publisher, for its last events, the pod's counts,
+/// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its last events, the pod's counts,
 /// and the record that is kept of the pod.
 pub(crate) async fn run_until_empty(
     mut state: State,

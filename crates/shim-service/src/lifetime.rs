@@ -1,6 +1,6 @@
 //! When the shim may end: after containerd's Shutdown, after an ordered stop, or when no caller comes.
 //!
-//! Owns how long callers are waited for. Whether the pod is empty or ended is `pod-lifecycle`'s to say.
+//! Owns how long callers are waited for. Decides nothing of whether the pod is empty or has ended, which is `pod-lifecycle`'s.
 
 use std::time::Duration;
 
@@ -75,6 +75,7 @@ impl Lifetime {
         *by
     }
 
+    /// N1: only an ordered stop ends a shim with exits that no Delete has fetched; `delete` has them in their bundles then.
     pub(crate) fn is_over(&self, pod: &Pod) -> bool {
         let has_passed = |by: Option<Instant>| by.is_some_and(|by| Instant::now() >= by);
         match self.0 {

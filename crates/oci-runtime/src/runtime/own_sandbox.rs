@@ -247,9 +247,11 @@ impl Container {
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
         let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
-        let limits = limits.with_period(groups.period());
+        let of_group = groups.cpu_time();
+        let limits = limits.beside(of_group);
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
-            scope.limit(&limits, &groups).await.map_err(|error| failed(error.to_string()))?;
+            let limited = scope.limit(&limits, groups.version(), of_group).await;
+            limited.map_err(|error| failed(error.to_string()))?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))
     }

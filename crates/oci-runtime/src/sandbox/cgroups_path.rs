@@ -31,7 +31,7 @@ impl CgroupsPath {
     /// Whether a sandbox that is kept here can have these limits.
     ///
     /// # Errors
-    /// A period that a scope cannot have: systemd before 242 has no property for one, and writes its own.
+    /// A period that not every scope can have: systemd before 242 has no property for one, and writes its own.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), NotUnderstood> {
         match self {
             Self::Scope(_) if limits.has_unusual_period() => {

@@ -11,7 +11,7 @@ use std::{
 
 use nix::unistd::{Pid, write};
 
-use super::limits::{Limits, PERIOD_OF_V1, Setting};
+use super::limits::{CpuTime, Limits, PERIOD_OF_V1, QUOTA_OF_V1, Setting};
 use crate::cgroup::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.
@@ -124,15 +124,19 @@ impl Groups {
         again.map_or(Ok(()), |setting| write(&setting))
     }
 
-    /// The period of its CPU quota, in microseconds. `None` without that controller.
-    pub(crate) fn period(&self) -> Option<u64> {
+    /// `None` without that controller.
+    pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         let read =
             |file: &str| self.0.iter().find_map(|group| fs::read_to_string(group.directory.join(file)).ok());
-        let text = match self.version() {
-            CgroupVersion::V1 => read(PERIOD_OF_V1)?,
-            CgroupVersion::V2 => read("cpu.max")?.split_once(' ')?.1.to_owned(),
+        let (quota, period) = match self.version() {
+            CgroupVersion::V1 => (read(QUOTA_OF_V1)?, read(PERIOD_OF_V1)?),
+            CgroupVersion::V2 => {
+                let both = read("cpu.max")?;
+                let (quota, period) = both.split_once(' ')?;
+                (quota.replace("max", "-1"), period.to_owned())
+            }
         };
-        text.trim().parse().ok()
+        Some(CpuTime { quota: quota.trim().parse().ok()?, period: period.trim().parse().ok()? })
     }
 
     /// The version of all groups; on a hybrid node v1, which has the controllers.

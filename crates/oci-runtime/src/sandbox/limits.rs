@@ -11,6 +11,7 @@ use crate::systemd::{Property, PropertyValue};
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
 pub(super) const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
+pub(super) const QUOTA_OF_V1: &str = "cpu.cfs_quota_us";
 
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +21,13 @@ pub(crate) struct Limits {
     period: Option<u64>,
     memory: Option<i64>,
     pids: Option<i64>,
+}
+
+/// How much processor time a group has, in microseconds: `quota` in each `period`. A quota that is not positive is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    pub(super) quota: i64,
+    pub(super) period: u64,
 }
 
 /// A limit: its file in the group, in v1 below the directory of `controller`.
@@ -77,7 +85,7 @@ impl Limits {
         [
             self.shares.map(|shares| setting("cpu", "cpu.shares", shares.to_string())),
             self.period.map(|period| setting("cpu", PERIOD_OF_V1, period.to_string())),
-            self.quota.map(|quota| setting("cpu", "cpu.cfs_quota_us", quota.to_string())),
+            self.quota.map(|quota| setting("cpu", QUOTA_OF_V1, quota.to_string())),
             self.memory.map(|bytes| setting("memory", "memory.limit_in_bytes", bytes.to_string())),
             self.pids.map(|count| setting("pids", "pids.max", or_max(count))),
         ]
@@ -114,15 +122,20 @@ impl Limits {
         setting.file == PERIOD_OF_V1 && self.quota.is_some()
     }
 
-    /// The limits of an Update of a group that has this period. systemd takes a quota for a second, which depends on it.
-    pub(crate) fn with_period(self, of_group: Option<u64>) -> Self {
-        Self { period: self.period.or(of_group.filter(|_| self.quota.is_some())), ..self }
+    /// The limits of an Update of a group that has this processor time: of quota and period the one that the caller does not name
+    /// stays. systemd takes both as one number.
+    pub(crate) fn beside(self, of_group: Option<CpuTime>) -> Self {
+        let Some(of_group) = of_group.filter(|_| self.quota.is_some() || self.period.is_some()) else {
+            return self;
+        };
+        let quota = self.quota.or(Some(of_group.quota));
+        Self { quota, period: self.period.or(Some(of_group.period)), ..self }
     }
 
-    /// The property of its period, if it is not the one that the scope has. systemd before 242 does not know it.
-    pub(super) fn period_property(&self, of_group: Option<u64>) -> Option<Property> {
-        let period =
-            self.period.filter(|period| *period != USUAL_PERIOD || of_group != Some(USUAL_PERIOD))?;
+    /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
+    pub(super) fn period_property(&self, of_group: Option<CpuTime>) -> Option<Property> {
+        let had_unusual = of_group.is_some_and(|time| time.period != USUAL_PERIOD);
+        let period = self.period.filter(|_| self.has_unusual_period() || had_unusual)?;
         Some(Property::new("CPUQuotaPeriodUSec", PropertyValue::U64(period)))
     }
 
@@ -246,21 +259,24 @@ mod tests {
     #[test]
     fn a_scope_has_the_period_of_an_update() {
         let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
-        for (cpu, of_group, quota, period) in [
-            (json!({"quota": 20_000, "period": 40_000}), 100_000, Some(500_000), Some(40_000)),
-            (json!({"quota": 20_000}), 40_000, Some(500_000), Some(40_000)),
-            (json!({"quota": 20_000, "period": 100_000}), 40_000, Some(200_000), Some(100_000)),
-            (json!({"quota": 20_000, "period": 100_000}), 100_000, Some(200_000), None),
-            (json!({"quota": 20_000}), 100_000, Some(200_000), None),
-            (json!({"shares": 2}), 40_000, None, None),
+        for (cpu, had, quota, period) in [
+            (json!({"quota": 20_000, "period": 40_000}), (-1, 100_000), Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000}), (10_000, 40_000), Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000, "period": 100_000}), (10_000, 40_000), Some(200_000), Some(100_000)),
+            (json!({"quota": 20_000, "period": 100_000}), (10_000, 100_000), Some(200_000), None),
+            (json!({"quota": 20_000}), (-1, 100_000), Some(200_000), None),
+            (json!({"period": 40_000}), (10_000, 100_000), Some(250_000), Some(40_000)),
+            (json!({"period": 40_000}), (-1, 100_000), Some(u64::MAX), Some(40_000)),
+            (json!({"shares": 2}), (10_000, 40_000), None, None),
         ] {
-            let limits = understood(&json!({"cpu": cpu})).unwrap().with_period(Some(of_group));
+            let of_group = Some(CpuTime { quota: had.0, period: had.1 });
+            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(of_group);
             let quota = quota.map(|quota| number("CPUQuotaPerSecUSec", quota));
             let properties = limits.properties(CgroupVersion::V2);
             let found = properties.into_iter().find(|property| property.name == "CPUQuotaPerSecUSec");
-            assert_eq!(found, quota, "{cpu} {of_group}");
+            assert_eq!(found, quota, "{cpu} {had:?}");
             let period = period.map(|period| number("CPUQuotaPeriodUSec", period));
-            assert_eq!(limits.period_property(Some(of_group)), period, "{cpu} {of_group}");
+            assert_eq!(limits.period_property(of_group), period, "{cpu} {had:?}");
         }
     }
 

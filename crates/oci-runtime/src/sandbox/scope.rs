@@ -7,8 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::cgroups_path::Scope;
-use super::groups::Groups;
-use super::limits::Limits;
+use super::limits::{CpuTime, Limits};
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
 
@@ -57,9 +56,14 @@ impl Scope {
     ///
     /// # Errors
     /// systemd refuses them or cannot be reached.
-    pub(crate) async fn limit(&self, limits: &Limits, groups: &Groups) -> Result<(), SystemdError> {
-        let mut properties = limits.properties(groups.version());
-        properties.extend(limits.period_property(groups.period()));
+    pub(crate) async fn limit(
+        &self,
+        limits: &Limits,
+        version: CgroupVersion,
+        of_group: Option<CpuTime>,
+    ) -> Result<(), SystemdError> {
+        let mut properties = limits.properties(version);
+        properties.extend(limits.period_property(of_group));
         if properties.is_empty() {
             return Ok(());
         }

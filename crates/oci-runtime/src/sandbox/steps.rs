@@ -231,11 +231,11 @@ fn close() -> Result<(), c_int> {
     checked(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
-/// A new network namespace has only `lo`, and it is down. The OCI runtimes set it up, too.
+/// In a new network namespace `lo` is down. The OCI runtimes set it up, too.
 fn loopback_up() -> Result<(), c_int> {
     let mut request = libc::ifreq {
         ifr_name: [0; libc::IFNAMSIZ],
-        // The kernel changes those alone that a user may.
+        // The kernel ignores the flags that a user may not change.
         ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: libc::IFF_UP as libc::c_short },
     };
     for (place, letter) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {

@@ -2,7 +2,7 @@
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
-//! Changes: container, member, sandbox, rounds.
+//! Changes: container, member, sandbox, rounds, tables, failure.
 
 use crate::container::phase::{Part, Program};
 use crate::container::{Container, EndedCreate};

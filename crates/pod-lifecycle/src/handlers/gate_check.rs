@@ -1,7 +1,7 @@
 //! The result of a gate's check (U1, U2, U4).
 //!
 //! Owns for which role a verdict counts. Never decides what follows from it, which `rules::gate` does, and never counts results: how
-//! many make a verdict is `container::gate_probe`. Changes: gate.
+//! many make a verdict is `container::gate_probe`. Changes: container, probe, gate.
 
 use pod_spec::Role;
 

@@ -3,7 +3,7 @@
 //! Owns the decision between delivering, holding (T3) and ending, notes in the member that a caller asks for its end, and begins
 //! the stops that a signal begins. Never decides when a held signal's turn comes, and never delivers one then: `rules::turns`
 //! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
-//! Changes: container, ending, lone stop, member, stop.
+//! Changes: container, ending, lone stop, member.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Wait, and callers that are gone.
 //!
-//! Owns which exits are answered at once; the others are answered where they are shown. Changes nothing of a container but
-//! who waits for it. Changes: container.
+//! Owns which exits are answered at once; the others are answered where they are shown. Never changes more of a
+//! container than who waits for it. Changes: container.
 
 use crate::container::phase::{BeforeRemoval, Phase};
 use crate::interface::action::Reply;

@@ -1,6 +1,6 @@
 //! When a caller's stops of containers are a stop of the pod (T12a).
 //!
-//! Owns that judgement. Never decides which stops are evidence: `questions::evidence` does. Changes: stop.
+//! Owns that judgement. Never decides which stops are evidence: `questions::evidence` does.
 
 use pod_spec::Role;
 

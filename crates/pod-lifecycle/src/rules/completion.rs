@@ -1,6 +1,6 @@
 //! The stop of a pod whose mains are done (J1, J7).
 //!
-//! Owns when it begins. Never decides what complete means: `questions::completion` does. Changes: stop.
+//! Owns when it begins. Never decides what complete means: `questions::completion` does.
 
 use crate::interface::stop_cause::StopCause;
 use crate::questions::completion::{completion_waits_until, is_complete, something_is_left};

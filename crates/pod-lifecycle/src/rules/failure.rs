@@ -1,7 +1,7 @@
 //! What fails the pod, or stops it as a failure (I2, I8, R9).
 //!
 //! Owns which failure has which of the two consequences. Never waits for members that do not come back:
-//! `rules::replacement` does. Changes: container, member, stop.
+//! `rules::replacement` does. Changes: container, member, failure.
 
 use pod_spec::Role;
 

@@ -1,7 +1,7 @@
 //! Gates: when they are probed, what opens them, and what a gate that does not open means (U1 to U4, U11).
 //!
 //! Owns what follows from a probe's verdict. Never counts results, which `container::gate_probe` does; what waits for a
-//! gate is `questions::order`. Changes: container, ending, gate.
+//! gate is `questions::order`. Changes: container, probe, ending, gate.
 
 use pod_spec::Gate;
 

@@ -1,7 +1,7 @@
 //! The restart of the whole pod in place: a stop in order, then a start in order (R14).
 //!
 //! Owns when it begins and which containers are held for it. Which exits it hides is `questions::pod_restart`; the stop is
-//! `rules::stop`, its end `rules::round`. Never sends a signal. Changes: restarts, stop.
+//! `rules::stop`, its end `rules::round`. Never sends a signal. Changes: restarts.
 
 use std::time::Duration;
 

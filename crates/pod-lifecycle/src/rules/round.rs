@@ -1,7 +1,7 @@
 //! The end of a stop, and with it of a round (T14, T18).
 //!
 //! Owns when a stop is over, and what goes on then. Never begins a stop: `rules::stop` does.
-//! Changes: container, ending, hooks, member, pair, rounds, stop.
+//! Changes: container, hold, ending, hooks, member, pair, rounds, stop.
 
 use pod_spec::Role;
 

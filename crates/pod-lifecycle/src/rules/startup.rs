@@ -1,7 +1,7 @@
 //! Held containers: which are let go, which never start, and what their logs get meanwhile (S3, I2, J9, U6, U7, U13).
 //!
 //! Owns the end of a hold, and its lines. Never decides whether a container may start, nor the words: `questions::holds`
-//! does.
+//! does. Changes: container, hold.
 
 use std::time::Duration;
 

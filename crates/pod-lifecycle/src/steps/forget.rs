@@ -1,7 +1,7 @@
 //! A container that is gone.
 //!
 //! Owns that no request that waits for it stays unanswered. Never decides that it goes: its create has failed, or its
-//! caller has deleted it.
+//! caller has deleted it. Changes: tables.
 
 use crate::container::{Container, RemovedContainer};
 use crate::interface::action::Reply;

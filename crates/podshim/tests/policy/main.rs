@@ -62,8 +62,8 @@ fn check_as_users_do(pod: &Value) {
     manifest["apiVersion"] = json!("v1");
     manifest["kind"] = json!("Pod");
     let source = Source { name: "pod".to_owned(), text: manifest.to_string() };
-    let outside = CheckContext { injected: vec!["istio-proxy".to_owned()], ..CheckContext::default() };
-    let (kind, findings) = check(&source, &outside);
+    let context = CheckContext { injected: vec!["istio-proxy".to_owned()], ..CheckContext::default() };
+    let (kind, findings) = check(&source, &context);
     assert_eq!(kind, FileKind::Pods(1));
     let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{pod:#}");

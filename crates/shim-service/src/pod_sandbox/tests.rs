@@ -268,7 +268,7 @@ fn trap_30_the_containers_have_the_pods_files_and_its_shm() {
     assert_eq!(spec["mounts"][2]["options"], json!(["rbind", "rprivate", "ro"]));
 }
 
-/// containerd compares the places of mounts without what a pod's author wrote too much, and mounts by depth.
+/// containerd cleans the paths before it compares them, and sorts mounts by depth.
 #[test]
 fn trap_30_no_file_of_the_pod_hides_a_volume() {
     let volumes = |places: &[&str]| {

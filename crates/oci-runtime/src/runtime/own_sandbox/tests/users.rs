@@ -126,6 +126,29 @@ fn what_is_new_beside_an_existing_user_namespace_belongs_to_it() {
     });
 }
 
+/// The inner child sets it up: only there it is root of what owns the network.
+#[test]
+fn a_new_network_beside_an_existing_user_namespace_has_its_loopback_up() {
+    run(async {
+        let pod = UserNamespace::with(&[]);
+        let (_test, container) = sandbox(|spec| {
+            in_the_user_namespace_of_cri(&pod, 200_000)(spec);
+            let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
+            let network = namespaces.iter_mut().find(|one| one["type"] == "network").unwrap();
+            *network = json!({"type": "network"});
+        });
+        let launched = create(&container).await;
+        let pid = launched.process.pid().to_string();
+        let mut enter = std::process::Command::new("nsenter");
+        enter.args(["--target", &pid, "--user", "--net", "--setuid", "0", "ip", "link", "show", "lo"]);
+        #[expect(clippy::disallowed_methods, reason = "nsenter is no child of the reaper's")]
+        let output = enter.output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("LOOPBACK,UP"), "{output:?}");
+        end(&container, launched.exit).await;
+    });
+}
+
 /// runc 1.1 ignores the spec's maps then, later ones refuse it: podshim leaves the answer to it.
 #[test]
 fn maps_that_are_not_those_of_the_existing_user_namespace_are_the_oci_runtimes() {
