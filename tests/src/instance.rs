@@ -317,6 +317,17 @@ impl Containerd {
         Ok(())
     }
 
+    /// The name of its OCI runtime: runc or crun.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` did not make the instance.
+    pub fn oci_runtime(&self) -> Result<String> {
+        let path = self.directory.join("oci-runtime");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(text.trim().to_owned())
+    }
+
     /// What creates the cgroups of its containers.
     ///
     /// # Errors

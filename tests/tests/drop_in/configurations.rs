@@ -48,13 +48,9 @@ fn oci_runtime_of(node: &Containerd, pod: &RunningPod<'_>) -> Result<&'static st
     })
 }
 
-fn instance_runtime(node: &Containerd) -> Result<String> {
-    Ok(std::fs::read_to_string(node.directory().join("oci-runtime"))?.trim().to_owned())
-}
-
 #[tokio::test]
 async fn a_custom_runtime_type() -> Result<()> {
-    let runtime = instance_runtime(&Containerd::connect().await?)?;
+    let runtime = Containerd::connect().await?.oci_runtime()?;
     a_pod_lives_and_ends("podshim", &runtime).await
 }
 
@@ -62,7 +58,7 @@ async fn a_custom_runtime_type() -> Result<()> {
 /// an options table.
 #[tokio::test]
 async fn runcs_type_with_podshim_as_its_program() -> Result<()> {
-    let runtime = instance_runtime(&Containerd::connect().await?)?;
+    let runtime = Containerd::connect().await?.oci_runtime()?;
     a_pod_lives_and_ends("podshim-path", &runtime).await
 }
 

@@ -18,8 +18,7 @@ const SCRIPT: &str = "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/sel
 /// containerd's own error where it starts no such container, with any shim. 1.7 cannot map volumes. 2.x accepts an
 /// options table, which crun needs, only with runc's type (trap 6, CONTRACT §1.7).
 fn refusal(node: &Containerd, handler: &str) -> Result<Option<&'static str>> {
-    let runtime = std::fs::read_to_string(node.directory().join("oci-runtime"))?;
-    Ok(match (node.version()?, handler, runtime.trim()) {
+    Ok(match (node.version()?, handler, node.oci_runtime()?.as_str()) {
         ((1, 7), ..) => Some("idmap mounts not yet supported"),
         ((2.., _), "podshim", "crun") => Some("can't unmarshal type"),
         _ => None,

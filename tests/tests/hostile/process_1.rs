@@ -167,10 +167,6 @@ async fn its_limit_of_open_files_is_that_of_the_oci_runtimes() -> Result<()> {
     Ok(())
 }
 
-fn oci_runtime(node: &Containerd) -> Result<String> {
-    Ok(std::fs::read_to_string(node.directory().join("oci-runtime"))?.trim().to_owned())
-}
-
 /// A pod that is up, whose sandbox `maker` makes.
 async fn pod_by<'node>(node: &'node Containerd, maker: &str) -> Result<RunningPod<'node>> {
     node.write_node_file(&format!("sandbox = {maker:?}")).await?;
@@ -247,7 +243,7 @@ async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
     answers.push(format!("metrics: {exit_code:?} {kinds:?} {}", metrics["pids"]["current"]));
     let (exit_code, _, error) = ask(&["exec", "--exec-id", "probe", &id, "/bin/sh"]).await?;
     // podshim has runc's words.
-    let words = if oci_runtime(node)? == "runc" { error.replace(&id, "ID") } else { String::new() };
+    let words = if node.oci_runtime()? == "runc" { error.replace(&id, "ID") } else { String::new() };
     answers.push(format!("exec: {exit_code:?} {words}"));
     pod.stop_sandbox().await?;
     pod.remove().await?;
@@ -260,7 +256,7 @@ async fn answers_of_one(node: &Containerd, maker: &str) -> Result<Vec<String>> {
 async fn an_update_limits_it_as_runcs() -> Result<()> {
     let node = Containerd::start().await?;
     let own = limits_after_updates(&node, "own").await?;
-    if oci_runtime(&node)? == "runc" {
+    if node.oci_runtime()? == "runc" {
         let runcs = limits_after_updates(&node, "runtime").await?;
         ensure!(own == runcs, "{own:#?}, runc's: {runcs:#?}");
     }
