@@ -247,6 +247,7 @@ impl Container {
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
         let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
+        // Before systemd writes its own, in whole hundredths.
         let of_group = groups.cpu_time();
         let limits = limits.beside(of_group);
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {

@@ -100,8 +100,7 @@ impl Groups {
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
         let is_v2 = self.version() == CgroupVersion::V2;
-        // In v2 there is one group.
-        let cpu_max = || fs::read_to_string(self.0[0].directory.join("cpu.max")).unwrap_or_default();
+        let limits = limits.beside(self.cpu_time());
         let write = |Setting { controller, file, text }: &Setting| {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =
@@ -110,7 +109,7 @@ impl Groups {
             fs::write(&path, text).map_err(|error| with_path(&path, &error))
         };
         let mut again = None;
-        for setting in if is_v2 { limits.v2(cpu_max) } else { limits.v1() } {
+        for setting in if is_v2 { limits.v2() } else { limits.v1() } {
             match write(&setting) {
                 // As runc: with the old quota a shorter period may be more than the group above has.
                 Err(error)

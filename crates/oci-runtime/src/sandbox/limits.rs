@@ -94,15 +94,12 @@ impl Limits {
         .collect()
     }
 
-    /// `cpu_max` is the group's `cpu.max`: quota and period are one file there, and the one that the caller does not name stays.
-    pub(super) fn v2(&self, cpu_max: impl FnOnce() -> String) -> Vec<Setting> {
+    /// Quota and period are one file: [`Self::beside`] has filled in the one that the caller does not name.
+    pub(super) fn v2(&self) -> Vec<Setting> {
         let setting = |controller, file, text| Setting { controller, file, text };
         let time = (self.quota.is_some() || self.period.is_some()).then(|| {
-            let before = cpu_max();
-            let (quota, period) = before.trim().split_once(' ').unwrap_or(("max", "100000"));
-            let quota = self.quota.map_or_else(|| quota.to_owned(), or_max);
-            let period = self.period.map_or_else(|| period.to_owned(), |period| period.to_string());
-            format!("{quota} {period}")
+            let quota = or_max(self.quota.unwrap_or(-1));
+            format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
         });
         [
             self.shares.map(|shares| setting("cpu", "cpu.weight", weight(shares).to_string())),
@@ -122,14 +119,14 @@ impl Limits {
         setting.file == PERIOD_OF_V1 && self.quota.is_some()
     }
 
-    /// The limits of an Update of a group that has this processor time: of quota and period the one that the caller does not name
-    /// stays. systemd takes both as one number.
-    pub(crate) fn beside(self, of_group: Option<CpuTime>) -> Self {
+    /// The limits of a group that has this processor time: of quota and period the one that the caller does not name stays. systemd
+    /// takes both as one number, v2 as one file.
+    pub(crate) fn beside(&self, of_group: Option<CpuTime>) -> Self {
         let Some(of_group) = of_group.filter(|_| self.quota.is_some() || self.period.is_some()) else {
-            return self;
+            return self.clone();
         };
         let quota = self.quota.or(Some(of_group.quota));
-        Self { quota, period: self.period.or(Some(of_group.period)), ..self }
+        Self { quota, period: self.period.or(Some(of_group.period)), ..self.clone() }
     }
 
     /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
@@ -204,7 +201,7 @@ mod tests {
             understood(&json!({"devices": [{"allow": false, "access": "rwm"}], "cpu": {"shares": 2}}))
                 .unwrap();
         assert_eq!(texts(&sandbox.v1()), ["cpu.shares=2"]);
-        assert_eq!(texts(&sandbox.v2(String::new)), ["cpu.weight=1"]);
+        assert_eq!(texts(&sandbox.v2()), ["cpu.weight=1"]);
         let all = json!({
             "cpu": {"shares": 1024, "quota": 50000, "period": 200_000},
             "memory": {"limit": 1 << 20}, "pids": {"limit": -1},
@@ -213,7 +210,7 @@ mod tests {
         let v1 = "cpu.shares=1024 cpu.cfs_period_us=200000 cpu.cfs_quota_us=50000 memory.limit_in_bytes=1048576 pids.max=max";
         assert_eq!(texts(&all.v1()).join(" "), v1);
         assert_eq!(
-            texts(&all.v2(String::new)),
+            texts(&all.v2()),
             ["cpu.weight=39", "cpu.max=50000 200000", "memory.max=1048576", "pids.max=max"]
         );
         assert_eq!(weight(262_144), 10_000);
@@ -223,13 +220,30 @@ mod tests {
     /// As the OCI runtimes, which keep what they have configured before.
     #[test]
     fn of_quota_and_period_the_one_that_is_not_named_stays() {
-        let written = |cpu: Value, before: &str| {
-            texts(&understood(&json!({"cpu": cpu})).unwrap().v2(|| before.to_owned())).join(" ")
+        let written = |cpu: Value, of_group: Option<(i64, u64)>| {
+            let of_group = of_group.map(|(quota, period)| CpuTime { quota, period });
+            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(of_group);
+            texts(&[limits.v1(), limits.v2()].concat()).join(" ")
         };
-        assert_eq!(written(json!({"period": 50_000}), "20000 100000\n"), "cpu.max=20000 50000");
-        assert_eq!(written(json!({"quota": 10_000}), "20000 50000\n"), "cpu.max=10000 50000");
-        assert_eq!(written(json!({"quota": -1}), "20000 50000\n"), "cpu.max=max 50000");
-        assert_eq!(written(json!({"quota": 10_000}), ""), "cpu.max=10000 100000");
+        assert_eq!(
+            written(json!({"period": 50_000}), Some((20_000, 100_000))),
+            "cpu.cfs_period_us=50000 cpu.cfs_quota_us=20000 cpu.max=20000 50000"
+        );
+        assert_eq!(
+            written(json!({"quota": 10_000}), Some((20_000, 50_000))),
+            "cpu.cfs_period_us=50000 cpu.cfs_quota_us=10000 cpu.max=10000 50000"
+        );
+        assert_eq!(
+            written(json!({"quota": -1}), Some((20_000, 50_000))),
+            "cpu.cfs_period_us=50000 cpu.cfs_quota_us=-1 cpu.max=max 50000"
+        );
+        assert_eq!(
+            written(json!({"period": 50_000}), Some((-1, 100_000))),
+            "cpu.cfs_period_us=50000 cpu.cfs_quota_us=-1 cpu.max=max 50000"
+        );
+        // A group without that controller: the file is missing, and the error names it.
+        assert_eq!(written(json!({"quota": 10_000}), None), "cpu.cfs_quota_us=10000 cpu.max=10000 100000");
+        assert_eq!(written(json!({"shares": 2}), Some((20_000, 50_000))), "cpu.shares=2 cpu.weight=1");
     }
 
     /// systemd takes a quota for a second, in whole hundredths, and each version's own names.
