@@ -6,7 +6,7 @@ use serde_json::Value;
 const REQUESTS: &str = include_str!("containerd-2.3.4.txt");
 const SPECS: &str = include_str!("containerd-2.3.4-specs.json");
 
-/// A pod's request, decoded.
+/// A request of a pod or of its container `web`, decoded.
 pub fn request<M: Message>(pod: &str, method: &str) -> M {
     let start = format!("{pod} {method} ");
     let digits = REQUESTS.lines().find_map(|line| line.strip_prefix(&start)).expect("it was recorded");
