@@ -130,6 +130,7 @@ fn its_metrics_leave_out_what_the_kernel_counts() {
 struct BusyProcess(Child, Vec<PathBuf>);
 
 impl BusyProcess {
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
     fn start() -> Self {
         let root = Path::new("/sys/fs/cgroup");
         let hierarchies = match root.join("cgroup.controllers").exists() {
@@ -155,6 +156,7 @@ impl BusyProcess {
 }
 
 impl Drop for BusyProcess {
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
