@@ -75,6 +75,8 @@ fn its_logger_waits_for_a_slow_reader() {
     while logged.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
         let _ = reader.read(&mut some);
     }
+    // The directory goes away.
+    std::env::set_current_dir("/").unwrap();
 }
 
 /// `publisher`: once containerd has gone, no event arrives any more, also when it is back.
