@@ -26,8 +26,6 @@ use crate::trace::show_request;
 const PAUSE: &str = "pause";
 /// A caller that ends everything needs fewer steps than this.
 const MAX_STEPS: usize = 2_000;
-/// More bytes than most states have.
-const LONG_TEXT: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -156,14 +154,15 @@ impl State {
 
     pub(super) fn fingerprints(&self) -> Fingerprints {
         let Untimed { processes, operations, endings, failures, ran } = &self.world;
-        let mut pod = String::with_capacity(LONG_TEXT);
+        let mut canonical = Canonical::at(self.now);
         // invariant: writing to a string does not fail.
-        let _ = write!(pod, "{:?} {processes:?} {operations:?} {ran:?}", self.pod);
-        let walk = format!("{endings:?} {failures} {:?}", self.callers);
-        let (mut canonical, mut hasher) = (Canonical::at(self.now), DefaultHasher::new());
-        canonical.text(&pod).hash(&mut hasher);
+        let _ = write!(canonical, "{:?} {processes:?} {operations:?} {ran:?}", self.pod);
+        let mut hasher = DefaultHasher::new();
+        canonical.text().hash(&mut hasher);
         let of_pod = hasher.finish();
-        canonical.text(&walk).hash(&mut hasher);
+        let length = canonical.text().len();
+        let _ = write!(canonical, " {endings:?} {failures} {:?}", self.callers);
+        canonical.text()[length..].hash(&mut hasher);
         Fingerprints { pod: of_pod, whole: hasher.finish() }
     }
 
