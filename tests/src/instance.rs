@@ -264,19 +264,34 @@ impl Containerd {
         format!("/podshim-{}", self.directory.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// The cgroup that a kubelet makes for a pod. With the systemd driver it is a slice. A dash in a slice's name
-    /// stands for its parent slice, so dashes of pod names are replaced.
+    /// The cgroup of all pods of CRI. With the systemd driver it is a slice.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` did not make the instance.
+    pub fn cgroup_of_pods(&self) -> Result<String> {
+        Ok(match self.cgroup_driver()? {
+            CgroupDriver::Cgroupfs => self.cgroup(),
+            CgroupDriver::Systemd => format!("/{}.slice", self.slice()),
+        })
+    }
+
+    /// The cgroup that a kubelet makes for a pod.
     ///
     /// # Errors
     /// If `hack/containerd-up` did not make the instance.
     pub fn pod_cgroup(&self, pod: &str) -> Result<String> {
+        let of_pods = self.cgroup_of_pods()?;
         Ok(match self.cgroup_driver()? {
-            CgroupDriver::Cgroupfs => format!("{}/{pod}", self.cgroup()),
+            CgroupDriver::Cgroupfs => format!("{of_pods}/{pod}"),
             CgroupDriver::Systemd => {
-                let (instance, pod) = (self.cgroup()[1..].replace('-', "_"), pod.replace('-', "_"));
-                format!("/{instance}.slice/{instance}-{pod}.slice")
+                format!("{of_pods}/{}-{}.slice", self.slice(), pod.replace('-', "_"))
             }
         })
+    }
+
+    /// The name of the slice of all pods. A dash in a slice's name stands for its parent slice, so dashes of names are replaced.
+    pub(crate) fn slice(&self) -> String {
+        self.cgroup()[1..].replace('-', "_")
     }
 
     /// Runs the `podshim` command that lies beside the shim, and returns its stdout.

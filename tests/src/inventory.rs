@@ -26,7 +26,9 @@ const STATE: [&str; 7] = [
 ];
 
 /// Directories with contents that are expected to change.
-const OTHERS: [&str; 3] = [
+const OTHERS: [&str; 4] = [
+    // Of the machine's systemd, which has the units of all instances: the instance's own are looked up.
+    "/run/systemd/",
     // Of the tests of user namespaces (hack/containerd-up's overlay).
     "/run/etc",
     // Locks of those who write records of removed pods: as many as may write at once, kept.
@@ -66,10 +68,11 @@ impl Inventory {
             found.add("mount", &format!("{point} ({kind})"));
         }
         for hierarchy in hierarchies() {
-            let root = hierarchy.join(node.cgroup().trim_start_matches('/'));
+            let root = hierarchy.join(node.cgroup_of_pods()?.trim_start_matches('/'));
             found.add_below("cgroup", &root, &hierarchy);
         }
         let root = node.root()?;
+        found.add_scopes(&root.join("run/systemd/transient"), &node.slice());
         found.add_below("file", &root.join("run"), &root);
         let directory = node.directory_inside()?;
         for part in STATE {
@@ -115,6 +118,17 @@ impl Inventory {
         let entry = format!("{kind}: {}", without_ids(name));
         if !OTHERS.iter().any(|other| entry.contains(other)) {
             *self.entries.entry(entry).or_default() += 1;
+        }
+    }
+
+    /// The scopes that systemd knows below a slice: one that has failed has no cgroup any more.
+    fn add_scopes(&mut self, units: &Path, slice: &str) {
+        for unit in std::fs::read_dir(units).into_iter().flatten().flatten() {
+            // It may have ended meanwhile.
+            let text = std::fs::read_to_string(unit.path()).unwrap_or_default();
+            if [".", "-"].into_iter().any(|next| text.contains(&format!("Slice={slice}{next}"))) {
+                self.add("unit", &unit.file_name().to_string_lossy());
+            }
         }
     }
 

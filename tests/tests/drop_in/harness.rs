@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::durations::{SOON, pace};
-use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
+use e2e::instance::CgroupDriver;
+use e2e::{Containerd, Event, Footprint, Inventory, Pod, Program, Runtime};
 
 #[tokio::test]
 async fn the_record_shows_that_the_stock_shim_keeps_no_order() -> Result<()> {
@@ -98,4 +99,30 @@ async fn gates_of_a_program_open_when_it_says() -> Result<()> {
         .await?;
     }
     pod.remove().await
+}
+
+/// Instances share the machine's systemd.
+#[tokio::test]
+async fn an_inventory_has_the_pods_of_its_own_instance_alone() -> Result<()> {
+    let (shared, own) = (Containerd::connect().await?, Containerd::start().await?);
+    let run = async |node, name| -> Result<_> {
+        let mut pod = Pod::new(name).container(Program::new("app")).run(node, Runtime::Podshim).await?;
+        pod.start("app").await?;
+        Ok(pod)
+    };
+    let before = Inventory::of(&own)?;
+    let elsewhere = run(&shared, "elsewhere").await?;
+    let more = before.wait_regained(&own, SOON).await?;
+    ensure!(more.is_empty(), "a pod elsewhere is here: {more:#?}");
+    let here = run(&own, "here").await?;
+    let more = Inventory::of(&own)?.more_than(&before);
+    let mut kinds = vec!["process: ", "mount: ", "cgroup: ", "file: ", "socket: "];
+    if own.cgroup_driver()? == CgroupDriver::Systemd {
+        kinds.push("unit: ");
+    }
+    for kind in kinds {
+        ensure!(more.iter().any(|line| line.starts_with(kind)), "no {kind:?} in {more:#?}");
+    }
+    here.remove().await?;
+    elsewhere.remove().await
 }
