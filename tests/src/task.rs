@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, ensure};
 
 use crate::ctr::Output;
-use crate::durations::SOON;
+use crate::durations::{SOON, pace};
 use crate::instance::status_number;
 use crate::{Containerd, Footprint, Runtime, wait};
 
@@ -28,9 +28,10 @@ pub fn unique(name: &str) -> String {
 /// environment.
 ///
 /// # Errors
-/// If it does not exit with 0 within 150 s.
+/// If it does not exit with 0 within 150 s (times [`pace`]).
 pub async fn shell(node: &Containerd, script: &str) -> Result<String> {
-    let output = node.ctr().output(&["--run", "timeout", "150", "sh", "-c", script]).await?;
+    let limit = (150 * pace()).to_string();
+    let output = node.ctr().output(&["--run", "timeout", &limit, "sh", "-c", script]).await?;
     ensure!(output.exit_code == Some(0), "{script}: {output:?}");
     Ok(output.stdout)
 }
