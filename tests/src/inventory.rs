@@ -138,7 +138,8 @@ impl Inventory {
             let (path, is_directory) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let name = Path::new("/").join(path.strip_prefix(root).unwrap_or(&path));
             let name = name.to_string_lossy();
-            if kind != "cgroup" || is_directory {
+            // A pod's slice is its kubelet's, and systemd makes it again for the scope of a create that was cut off.
+            if kind != "cgroup" || (is_directory && !name.ends_with(".slice")) {
                 self.add(kind, &name);
             }
             // The root file system of a live container is another file system.
