@@ -277,6 +277,20 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
             let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
         };
+        // A program that is killed before its first command leaves no line, and a start whose process is killed before its program
+        // runs would wait for it.
+        let ran = async |times: usize| {
+            let runs =
+                || fs::read_to_string(bundle.join("program.sh.runs")).unwrap_or_default().lines().count();
+            let reached = async {
+                while runs() < times {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let in_time = timeout(Duration::from_secs(10), reached).await;
+            assert!(in_time.is_ok(), "{} runs, not {times}", runs());
+        };
+        ran(1).await;
         fs::write(bundle.join("slow.create"), "0.5").unwrap();
         kill(pod.state("c").await.unwrap().pid);
         called(&["create", "start", "delete", "create"]).await;
@@ -284,15 +298,7 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
         update("2").await.unwrap();
         called(&["create", "start", "delete", "create", "update", "start"]).await;
         assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), "2");
-        // A start whose process is killed before its program runs would wait for it.
-        let runs = || fs::read_to_string(bundle.join("program.sh.runs")).unwrap_or_default().lines().count();
-        timeout(Duration::from_secs(10), async {
-            while runs() < 2 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await
-        .unwrap();
+        ran(2).await;
         // An Update during the exit: the OCI runtime refuses it, as the container does not run.
         fs::write(bundle.join("slow.update"), "0.5").unwrap();
         fs::write(bundle.join("fail.update"), "container not running").unwrap();
