@@ -249,7 +249,7 @@ impl Container {
         let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
         // Before systemd writes its own, in whole hundredths.
         let of_group = groups.cpu_time();
-        let limits = limits.beside(of_group);
+        let limits = limits.beside(|| of_group);
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
             let limited = scope.limit(&limits, groups.version(), of_group).await;
             limited.map_err(|error| failed(error.to_string()))?;

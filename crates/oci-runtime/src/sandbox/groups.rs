@@ -100,7 +100,7 @@ impl Groups {
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
         let is_v2 = self.version() == CgroupVersion::V2;
-        let limits = limits.beside(self.cpu_time());
+        let limits = limits.beside(|| self.cpu_time());
         let write = |Setting { controller, file, text }: &Setting| {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =

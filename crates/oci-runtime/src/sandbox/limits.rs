@@ -120,9 +120,10 @@ impl Limits {
     }
 
     /// The limits of a group that has this processor time: of quota and period the one that the caller does not name stays. systemd
-    /// takes both as one number, v2 as one file.
-    pub(crate) fn beside(&self, of_group: Option<CpuTime>) -> Self {
-        let Some(of_group) = of_group.filter(|_| self.quota.is_some() || self.period.is_some()) else {
+    /// takes both as one number, v2 as one file. Asks only if one of them is missing.
+    pub(crate) fn beside(&self, of_group: impl FnOnce() -> Option<CpuTime>) -> Self {
+        let needs_other = self.quota.is_some() != self.period.is_some();
+        let Some(of_group) = needs_other.then(of_group).flatten() else {
             return self.clone();
         };
         let quota = self.quota.or(Some(of_group.quota));
@@ -222,7 +223,7 @@ mod tests {
     fn of_quota_and_period_the_one_that_is_not_named_stays() {
         let written = |cpu: Value, of_group: Option<(i64, u64)>| {
             let of_group = of_group.map(|(quota, period)| CpuTime { quota, period });
-            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(of_group);
+            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(|| of_group);
             texts(&[limits.v1(), limits.v2()].concat()).join(" ")
         };
         assert_eq!(
@@ -284,7 +285,7 @@ mod tests {
             (json!({"shares": 2}), (10_000, 40_000), None, None),
         ] {
             let of_group = Some(CpuTime { quota: had.0, period: had.1 });
-            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(of_group);
+            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(|| of_group);
             let quota = quota.map(|quota| number("CPUQuotaPerSecUSec", quota));
             let properties = limits.properties(CgroupVersion::V2);
             let found = properties.into_iter().find(|property| property.name == "CPUQuotaPerSecUSec");
