@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod common;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use common::{Cgroups, LIMIT, spawn};
 use containerd_shim::cgroup::{collect_metrics, collect_metrics_v2, get_cgroup};
 use containerd_shim::logger::{self, FifoLogger};
 use containerd_shim::monitor::{Topic, monitor_notify_by_pid, monitor_subscribe, wait_pid};
@@ -22,7 +25,6 @@ use nix::sys::stat::Mode;
 
 /// What comes at once comes much sooner than this, and what waits for another waits longer.
 const WHILE: Duration = Duration::from_millis(500);
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// More lines of a kB than a fifo holds.
 const LINES: usize = 200;
@@ -128,27 +130,21 @@ fn its_metrics_leave_out_what_the_kernel_counts() {
     }
 }
 
-/// A process that uses processor time, in control groups of its own.
-struct BusyProcess(Child, Vec<PathBuf>);
+/// A process that uses processor time, in control groups of its own, which go after it.
+struct BusyProcess(Child, Cgroups);
 
 impl BusyProcess {
-    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
     fn start() -> Self {
-        let root = Path::new("/sys/fs/cgroup");
-        let hierarchies = match root.join("cgroup.controllers").exists() {
-            true => vec![root.to_owned()],
-            // `cpu` and `cpuacct` may be one directory with two names.
-            false => ["cpu", "cpuacct", "memory", "pids", "blkio"].map(|name| root.join(name)).to_vec(),
-        };
         let name = format!("podshim-metrics-{}", std::process::id());
-        let mounted = hierarchies.iter().filter(|hierarchy| hierarchy.join("cgroup.procs").exists());
-        let groups: Vec<_> = mounted.map(|hierarchy| hierarchy.join(&name)).collect();
+        let root = Path::new("/sys/fs/cgroup");
+        let mut hierarchies = vec!["cpu", "cpuacct", "memory", "pids", "blkio"];
+        hierarchies.retain(|name| root.join(name).join("cgroup.procs").exists());
+        let groups = Cgroups::make(&name, &hierarchies);
         // Memory counts for the group in which a program begins.
         let mut command = Command::new("sh");
         command.args(["-c", "read go; exec sh -c 'while :; do :; done'"]).stdin(Stdio::piped());
-        let mut process = Self(command.spawn().unwrap(), groups);
-        for group in &process.1 {
-            fs::create_dir_all(group).unwrap();
+        let mut process = Self(spawn(&mut command), groups);
+        for group in &process.1.0 {
             fs::write(group.join("cgroup.procs"), process.0.id().to_string()).unwrap();
         }
         drop(process.0.stdin.take());
@@ -162,8 +158,5 @@ impl Drop for BusyProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        for group in &self.1 {
-            let _ = fs::remove_dir(group);
-        }
     }
 }

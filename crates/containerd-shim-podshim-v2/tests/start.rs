@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use common::{Node, end, failed, finish, shut_down, spawn, succeeded};
+use common::{Cgroups, Node, end, failed, finish, shut_down, spawn, succeeded};
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::sys::signal::Signal;
 
@@ -191,16 +191,8 @@ fn run_by_hand_it_says_what_it_is() {
 #[test]
 fn the_shim_goes_where_shim_cgroup_says() {
     let name = format!("podshim-start-{}", std::process::id());
-    let root = std::path::Path::new("/sys/fs/cgroup");
     // v1: a new cpuset has no processors and accepts no process before it gets some.
-    let hierarchies = match root.join("cgroup.controllers").exists() {
-        true => vec![root.to_owned()],
-        false => vec![root.join("memory"), root.join("pids")],
-    };
-    let cgroups = Cgroups(hierarchies.iter().map(|hierarchy| hierarchy.join(&name)).collect());
-    for cgroup in &cgroups.0 {
-        fs::create_dir(cgroup).unwrap();
-    }
+    let cgroups = Cgroups::make(&name, &["memory", "pids"]);
     let node = Node::new("cgroup");
     node.make_bundle("c1", &[]);
     let mut value = vec![3 << 3 | 2, u8::try_from(name.len() + 1).unwrap(), b'/'];
@@ -213,16 +205,6 @@ fn the_shim_goes_where_shim_cgroup_says() {
     }
     shut_down(server, &address);
     assert_eq!(node.leftovers(), Vec::<String>::new());
-}
-
-struct Cgroups(Vec<std::path::PathBuf>);
-
-impl Drop for Cgroups {
-    fn drop(&mut self) {
-        for cgroup in &self.0 {
-            let _ = fs::remove_dir(cgroup);
-        }
-    }
 }
 
 /// CONTRACT §1.1: `SCHED_CORE` asks for isolation. The server gets a cookie of its own, or there is no server.

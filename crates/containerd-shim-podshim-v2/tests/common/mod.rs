@@ -190,6 +190,37 @@ impl Drop for Node {
     }
 }
 
+/// New control groups of one name. Dropping it removes them; they must be empty then.
+pub struct Cgroups(pub Vec<PathBuf>);
+
+impl Cgroups {
+    /// In those hierarchies of v1, or in the one of v2.
+    pub fn make(name: &str, hierarchies: &[&str]) -> Self {
+        let root = Path::new("/sys/fs/cgroup");
+        let hierarchies = match root.join("cgroup.controllers").exists() {
+            true => vec![root.to_owned()],
+            false => hierarchies.iter().map(|hierarchy| root.join(hierarchy)).collect(),
+        };
+        let groups = Self(hierarchies.iter().map(|hierarchy| hierarchy.join(name)).collect());
+        for group in &groups.0 {
+            match fs::create_dir(group) {
+                // `cpu` and `cpuacct` may be one directory with two names.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => made.unwrap(),
+            }
+        }
+        groups
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
 pub fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap()
