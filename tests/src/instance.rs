@@ -337,10 +337,7 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` did not make the instance.
     pub fn oci_runtime(&self) -> Result<String> {
-        let path = self.directory.join("oci-runtime");
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(text.trim().to_owned())
+        self.setting("oci-runtime")
     }
 
     /// What creates the cgroups of its containers.
@@ -348,13 +345,10 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` did not make the instance.
     pub fn cgroup_driver(&self) -> Result<CgroupDriver> {
-        let path = self.directory.join("cgroup-driver");
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        match text.trim() {
+        match self.setting("cgroup-driver")?.as_str() {
             "cgroupfs" => Ok(CgroupDriver::Cgroupfs),
             "systemd" => Ok(CgroupDriver::Systemd),
-            other => bail!("{}: not a cgroup driver: {other}", path.display()),
+            other => bail!("{}: not a cgroup driver: {other}", self.directory.display()),
         }
     }
 
@@ -363,12 +357,18 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` did not make the instance.
     pub fn version(&self) -> Result<(u32, u32)> {
-        let path = self.directory.join("containerd-version");
+        let text = self.setting("containerd-version")?;
+        let numbers = text.split_once('.');
+        let numbers = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        numbers.with_context(|| format!("{}: not a version: {text}", self.directory.display()))
+    }
+
+    /// A setting that `hack/containerd-up` has written into the instance's directory.
+    fn setting(&self, name: &str) -> Result<String> {
+        let path = self.directory.join(name);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let numbers = text.trim().split_once('.');
-        let numbers = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-        numbers.with_context(|| format!("{}: not a version: {text}", path.display()))
+        Ok(text.trim().to_owned())
     }
 
     /// The address of a live task's shim, from its bundle.

@@ -72,10 +72,10 @@ fn compare(
     node.note("compared-operations", &runc.operations.to_string())?;
     let (runc, podshim) = (runc.records, podshim.records);
     let found = differences::between(&runc, &podshim);
-    let setting = |name: &str| std::fs::read_to_string(node.directory().join(name));
+    let (major, minor) = node.version()?;
     let about = known::Node {
-        containerd: setting("containerd-version")?.trim().to_owned(),
-        oci_runtime: setting("oci-runtime")?.trim().to_owned(),
+        containerd: format!("{major}.{minor}"),
+        oci_runtime: node.oci_runtime()?,
         core_scheduling: known::CoreScheduling::of_this_kernel(),
     };
     let table: Vec<_> = known::table()?.into_iter().filter(|known| known.is_about(&about)).collect();
