@@ -20,6 +20,8 @@ use protobuf::MessageField;
 use protobuf::well_known_types::any::Any;
 use serde_json::json;
 
+/// Which a kernel may lack.
+const CPUSET: &str = "cpuset.cpus";
 const KEYCTL_GET_SECURITY: libc::c_long = 17;
 
 async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result<RunningPod<'node>> {
@@ -269,22 +271,51 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
     let pod = pod_by(node, maker).await?;
     let socket = format!("unix://{}", node.shim_socket("k8s.io", pod.sandbox())?.display());
     let (shim, _) = Connection::open(socket.as_bytes()).await?;
-    let mut limits = vec![limits_of(pod.sandbox_pid().await?).await?];
-    for resources in [
-        json!({"pids": {"limit": 9}}),
+    let first = limits_of(pod.sandbox_pid().await?).await?;
+    let mut limits = vec![first.clone()];
+    // A file that the node has to have, and what its limits become.
+    for (file, resources) in [
+        ("pids.max", json!({"pids": {"limit": 9}})),
         // The most, which is the highest weight of v2 with every runc: what is in between 1.3 converts otherwise than 1.1.
-        json!({"cpu": {"shares": 262_144}}),
-        json!({"cpu": {"quota": 50_000, "period": 100_000}}),
-        json!({"cpu": {"quota": 20_000, "period": 40_000}}),
-        json!({"cpu": {"quota": 30_000}}),
-        json!({"cpu": {"period": 100_000}}),
-        json!({"cpu": {"quota": 20_000}}),
-        json!({"memory": {"limit": 64 << 20}}),
-        json!({"memory": {"limit": 128 << 20}, "cpu": {"shares": 2}, "pids": {"limit": -1}}),
+        ("", json!({"cpu": {"shares": 262_144}})),
+        ("", json!({"cpu": {"quota": 50_000, "period": 100_000}})),
+        ("", json!({"cpu": {"quota": 20_000, "period": 40_000}})),
+        ("", json!({"cpu": {"quota": 30_000}})),
+        ("", json!({"cpu": {"period": 100_000}})),
+        ("", json!({"cpu": {"quota": 20_000}})),
+        ("", json!({"memory": {"limit": 64 << 20}})),
+        ("", json!({"memory": {"limit": 128 << 20}, "cpu": {"shares": 2}, "pids": {"limit": -1}})),
+        // A machine of one processor has no other.
+        (CPUSET, json!({"cpu": {"cpus": "0", "mems": "0"}, "pids": {"limit": 11}})),
+        // Each of the two limits may be more than the other allows before it is written.
+        ("memory.memsw.limit_in_bytes", json!({"memory": {"limit": 64 << 20, "swap": 96 << 20}})),
+        ("memory.memsw.limit_in_bytes", json!({"memory": {"limit": 256 << 20, "swap": 512 << 20}})),
+        ("memory.memsw.limit_in_bytes", json!({"memory": {"limit": 32 << 20, "swap": 32 << 20}})),
+        ("memory.memsw.limit_in_bytes", json!({"memory": {"swap": -1}})),
+        ("memory.memsw.limit_in_bytes", json!({"memory": {"limit": 64 << 20, "swap": 64 << 20}})),
+        ("memory.swap.max", json!({"memory": {"limit": 64 << 20, "swap": 96 << 20}})),
+        ("memory.swap.max", json!({"memory": {"limit": 32 << 20, "swap": 32 << 20}})),
+        ("", json!({"memory": {"reservation": 16 << 20}})),
+        ("", json!({"memory": {"limit": -1}})),
+        ("cpu.rt_period_us", json!({"cpu": {"realtimePeriod": 500_000}})),
+        (
+            "memory.high",
+            json!({"unified": {"memory.high": "50331648", "memory.min": "4096", "pids.max": "77"}}),
+        ),
+        (
+            "cpu.max",
+            json!({"unified": {"cpu.max": "25000 50000", "cpu.weight": "7", "memory.oom.group": "1"}}),
+        ),
     ] {
+        let has_file = first.iter().any(|line| line.starts_with(file));
+        // Without that controller both fail after systemd has kept what it understood.
+        if !has_file && file != CPUSET {
+            continue;
+        }
+        let words = resources.to_string();
         let resources = Any {
             type_url: "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources".to_owned(),
-            value: resources.to_string().into_bytes(),
+            value: words.clone().into_bytes(),
             ..Any::default()
         };
         let request = UpdateTaskRequest {
@@ -292,7 +323,8 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
             resources: MessageField::some(resources),
             ..Default::default()
         };
-        let _: Empty = shim.call("Update", &request).await?;
+        let updated = shim.call::<_, Empty>("Update", &request).await;
+        ensure!(updated.is_ok() == has_file, "{maker}: {words}: {updated:?}");
         limits.push(limits_of(pod.sandbox_pid().await?).await?);
     }
     pod.stop_sandbox().await?;
@@ -302,7 +334,15 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
 
 /// The limits in a process's control groups, of both versions, and those that systemd knows of its scope.
 async fn limits_of(pid: libc::pid_t) -> Result<Vec<String>> {
-    const FILES: [&str; 10] = [
+    const FILES: [&str; 18] = [
+        "cpu.rt_period_us",
+        CPUSET,
+        "cpuset.mems",
+        "memory.high",
+        "memory.low",
+        "memory.min",
+        "memory.oom.group",
+        "memory.soft_limit_in_bytes",
         "pids.max",
         "cpu.max",
         "cpu.weight",
@@ -326,7 +366,8 @@ async fn limits_of(pid: libc::pid_t) -> Result<Vec<String>> {
         scope = scope.or(group.rsplit('/').next().filter(|name| name.ends_with(".scope")));
     }
     if let Some(scope) = scope {
-        let properties = "--property=TasksMax,MemoryMax,MemoryLimit,CPUWeight,CPUShares,CPUQuotaPerSecUSec,CPUQuotaPeriodUSec";
+        let properties = "--property=TasksMax,MemoryMax,MemoryLimit,MemoryHigh,MemoryLow,MemoryMin,MemorySwapMax,AllowedCPUs,\
+                          AllowedMemoryNodes,CPUWeight,CPUShares,CPUQuotaPerSecUSec,CPUQuotaPeriodUSec";
         let shown = e2e::output("systemctl", ["show", scope, properties]).await?;
         // systemd's own period is the one that the OCI runtime names.
         found.extend(shown.lines().map(|line| line.replace("PeriodUSec=infinity", "PeriodUSec=100ms")));

@@ -251,8 +251,7 @@ impl Container {
         let of_group = groups.cpu_time();
         let limits = limits.beside(|| of_group);
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
-            let limited = scope.limit(&limits, groups.version(), of_group).await;
-            limited.map_err(|error| failed(error.to_string()))?;
+            scope.limit(&limits, groups.version(), of_group).await.map_err(failed)?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))
     }

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -99,43 +99,45 @@ impl Groups {
     /// The first that the kernel does not take, with its file. A controller that is not mounted is an error, as it is of
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
-        let is_v2 = self.version() == CgroupVersion::V2;
         let limits = limits.beside(|| self.cpu_time());
-        let write = |Setting { controller, file, text }: &Setting| {
-            let group = self.0.iter().find(|group| is_v2 || group.has(controller));
-            let missing =
-                || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
-            let path = group.ok_or_else(missing)?.directory.join(file);
-            fs::write(&path, text).map_err(|error| with_path(&path, &error))
-        };
-        let mut again = None;
-        for setting in if is_v2 { limits.v2() } else { limits.v1() } {
-            match write(&setting) {
-                // As runc: with the old quota a shorter period may be more than the group above has.
+        let settings = limits.settings(self.version()).map_err(io::Error::other)?;
+        let mut again = Vec::new();
+        for setting in settings {
+            match self.write(&setting) {
                 Err(error)
-                    if error.kind() == io::ErrorKind::InvalidInput && limits.has_quota_for(&setting) =>
+                    if error.kind() == io::ErrorKind::InvalidInput && limits.waits_for_another(&setting) =>
                 {
-                    again = Some(setting);
+                    again.push(setting);
                 }
+                Err(error) if error.kind() == io::ErrorKind::NotFound && limits.is_implied(&setting) => {}
                 written => written?,
             }
         }
-        again.map_or(Ok(()), |setting| write(&setting))
+        again.iter().try_for_each(|setting| self.write(setting))
+    }
+
+    fn write(&self, Setting { controller, file, text }: &Setting) -> io::Result<()> {
+        let is_v2 = self.version() == CgroupVersion::V2;
+        let group = self.0.iter().find(|group| is_v2 || group.has(controller));
+        let missing =
+            || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
+        let path = group.ok_or_else(missing)?.directory.join(&**file);
+        // Without O_CREAT, for which the kernel answers that the caller has no right to make a file where it has none.
+        let opened = OpenOptions::new().write(true).open(&path);
+        opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| with_path(&path, &error))
     }
 
     /// `None` without that controller.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         let read =
             |file: &str| self.0.iter().find_map(|group| fs::read_to_string(group.directory.join(file)).ok());
-        let (quota, period) = match self.version() {
-            CgroupVersion::V1 => (read(QUOTA_OF_V1)?, read(PERIOD_OF_V1)?),
-            CgroupVersion::V2 => {
-                let both = read("cpu.max")?;
-                let (quota, period) = both.split_once(' ')?;
-                (quota.replace("max", "-1"), period.to_owned())
-            }
-        };
-        Some(CpuTime { quota: quota.trim().parse().ok()?, period: period.trim().parse().ok()? })
+        match self.version() {
+            CgroupVersion::V1 => Some(CpuTime {
+                quota: read(QUOTA_OF_V1)?.trim().parse().ok()?,
+                period: read(PERIOD_OF_V1)?.trim().parse().ok()?,
+            }),
+            CgroupVersion::V2 => read("cpu.max")?.parse().ok(),
+        }
     }
 
     /// The version of all groups; on a hybrid node v1, which has the controllers.

@@ -33,7 +33,7 @@ impl Scope {
         version: CgroupVersion,
     ) -> Result<(), String> {
         let in_words = |error: SystemdError| error.to_string();
-        let properties = self.properties(pid, id, limits, properties, version);
+        let properties = self.properties(pid, id, limits, properties, version)?;
         let mut manager = Manager::connect().await.map_err(in_words)?;
         manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
         let deadline = Instant::now() + START_LIMIT;
@@ -55,19 +55,21 @@ impl Scope {
     /// Tells systemd the limits too: it writes its own when it reloads.
     ///
     /// # Errors
-    /// systemd refuses them or cannot be reached.
+    /// systemd refuses them or cannot be reached, or they cannot be said to it.
     pub(crate) async fn limit(
         &self,
         limits: &Limits,
         version: CgroupVersion,
         of_group: Option<CpuTime>,
-    ) -> Result<(), SystemdError> {
-        let mut properties = limits.properties(version);
+    ) -> Result<(), String> {
+        let in_words = |error: SystemdError| error.to_string();
+        let mut properties = limits.properties(version)?;
         properties.extend(limits.period_property(of_group));
         if properties.is_empty() {
             return Ok(());
         }
-        Manager::connect().await?.set_properties(&self.unit, &properties).await
+        let mut manager = Manager::connect().await.map_err(in_words)?;
+        manager.set_properties(&self.unit, &properties).await.map_err(in_words)
     }
 
     /// As runc makes the scopes of containers, so that the kubelet and the node's tools see no difference.
@@ -78,7 +80,7 @@ impl Scope {
         limits: &Limits,
         of_spec: &[Property],
         version: CgroupVersion,
-    ) -> Vec<Property> {
+    ) -> Result<Vec<Property>, String> {
         let flag = |name: &str, value| Property::new(name, PropertyValue::Bool(value));
         let text = |name: &str, value: &str| Property::new(name, PropertyValue::Text(value.to_owned()));
         let mut properties = vec![
@@ -100,10 +102,10 @@ impl Scope {
             // A scope that failed has no use: its exit is the task's.
             text("CollectMode", "inactive-or-failed"),
         ];
-        properties.extend(limits.properties(version));
+        properties.extend(limits.properties(version)?);
         properties.retain(|own| of_spec.iter().all(|other| other.name != own.name));
         properties.extend(of_spec.iter().cloned());
-        properties
+        Ok(properties)
     }
 
     fn has(&self, pid: Pid) -> io::Result<bool> {

@@ -26,6 +26,9 @@ const MOST_OF_LINE: usize = 1024;
 /// A unit's job takes the place of one that waits (runc, crun).
 const REPLACE: &str = "replace";
 
+/// Properties that systemd before 242 and 244 does not know. The control groups have what they say without it, as with runc.
+const NEWER: [&str; 3] = ["CPUQuotaPeriodUSec", "AllowedCPUs", "AllowedMemoryNodes"];
+
 /// Why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
 pub(crate) enum SystemdError {
@@ -52,7 +55,16 @@ pub(crate) enum SystemdError {
 impl SystemdError {
     /// Whether it says that there is no such unit.
     pub(crate) fn is_no_such_unit(&self) -> bool {
-        matches!(self, Self::Refused { name, .. } if name == "org.freedesktop.systemd1.NoSuchUnit")
+        self.has_name("org.freedesktop.systemd1.NoSuchUnit")
+    }
+
+    /// Whether it says that one of the properties is unknown. It has changed none then.
+    fn is_unknown_property(&self) -> bool {
+        self.has_name("org.freedesktop.DBus.Error.PropertyReadOnly")
+    }
+
+    fn has_name(&self, expected: &str) -> bool {
+        matches!(self, Self::Refused { name, .. } if name == expected)
     }
 }
 
@@ -127,7 +139,7 @@ impl Manager {
         self.call("GetUnit", &Body::default().text(unit)).await
     }
 
-    /// Changes properties of a unit that runs, until the node restarts.
+    /// Changes properties of a unit that runs, until the node restarts. Those that an old systemd does not know are left out there.
     ///
     /// # Errors
     /// systemd refuses it or cannot be reached.
@@ -136,8 +148,20 @@ impl Manager {
         unit: &str,
         properties: &[Property],
     ) -> Result<(), SystemdError> {
-        let body = Body::default().text(unit).bool(true).properties(properties);
-        self.call("SetUnitProperties", &body).await
+        let body = |properties: &[Property]| Body::default().text(unit).bool(true).properties(properties);
+        let call = "SetUnitProperties";
+        let older = |property: &&Property| !NEWER.contains(&&*property.name);
+        match self.call(call, &body(properties)).await {
+            Err(error) if error.is_unknown_property() => {
+                let older: Vec<_> = properties.iter().filter(older).cloned().collect();
+                if older.len() == properties.len() {
+                    Err(error)
+                } else {
+                    self.call(call, &body(&older)).await
+                }
+            }
+            set => set,
+        }
     }
 
     /// Ends a unit.

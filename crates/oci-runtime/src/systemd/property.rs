@@ -22,6 +22,7 @@ pub(crate) enum PropertyValue {
     Texts(Vec<String>),
     /// Of processes.
     Pids(Vec<u32>),
+    Bytes(Vec<u8>),
 }
 
 impl Property {
@@ -83,6 +84,7 @@ impl PropertyValue {
             Self::Text(_) => "s",
             Self::Texts(_) => "as",
             Self::Pids(_) => "au",
+            Self::Bytes(_) => "ay",
         }
     }
 }

@@ -189,6 +189,44 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
     });
 }
 
+/// What `runc update` 1.1 leaves as it is. What it changes is compared with it by the e2e test of that name.
+#[test]
+fn an_update_limits_it() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let launched = create(&container).await;
+        let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path().path()).unwrap();
+        let update = async |document: Value| container.update(document.to_string().as_bytes()).await;
+        for (files, document, text) in [
+            (
+                ["cpu.cfs_burst_us", "cpu.max.burst"],
+                json!({"cpu": {"quota": 50_000, "period": 100_000, "burst": 20_000}}),
+                "20000",
+            ),
+            (["cpu.cfs_burst_us", "cpu.max.burst"], json!({"cpu": {"burst": 0}}), "0"),
+            (["cpu.idle", "cpu.idle"], json!({"cpu": {"idle": 1}}), "1"),
+            (["cpu.idle", "cpu.idle"], json!({"cpu": {"idle": 0, "shares": 2}}), "0"),
+            (
+                ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"],
+                json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 4 << 20}]}),
+                "4194304",
+            ),
+        ] {
+            let now = || files.iter().find_map(|file| groups.read(file));
+            if now().is_some() {
+                update(document).await.unwrap();
+                assert_eq!(now().as_deref(), Some(text), "{files:?}");
+            } else {
+                // A kernel or a node without it.
+                let error = update(document).await.unwrap_err().to_string();
+                let controller = files[0].split('.').next().unwrap();
+                assert!(error.contains(controller), "{error}");
+            }
+        }
+        end(&container, launched.exit).await;
+    });
+}
+
 /// A node that is itself a container may not let root make a device. The streams are not the node's then, either.
 #[test]
 fn where_no_device_can_be_made_its_streams_are_files_of_its_own() {

@@ -4,8 +4,8 @@ use super::*;
 use crate::systemd::PropertyValue;
 use crate::test_support::run;
 
-/// Speaks as systemd does on its own socket, and answers the first call with `answer`.
-async fn fake(listener: UnixListener, answer: Vec<u8>) -> Vec<u8> {
+/// Speaks as systemd does on its own socket, and answers each call with one of the `answers`. Returns the last call.
+async fn fake(listener: UnixListener, answers: &[Vec<u8>]) -> Vec<u8> {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut received = vec![0; 200];
     let length = stream.read(&mut received).await.unwrap();
@@ -15,15 +15,18 @@ async fn fake(listener: UnixListener, answer: Vec<u8>) -> Vec<u8> {
     let mut begin = [0; 7];
     stream.read_exact(&mut begin).await.unwrap();
     assert_eq!(&begin, b"BEGIN\r\n");
-    let mut start = [0; START];
-    stream.read_exact(&mut start).await.unwrap();
-    let mut call = vec![0; message::lengths(&start).unwrap().1];
-    stream.read_exact(&mut call).await.unwrap();
-    stream.write_all(&answer).await.unwrap();
+    let mut call = Vec::new();
+    for answer in answers {
+        let mut start = [0; START];
+        stream.read_exact(&mut start).await.unwrap();
+        call = vec![0; message::lengths(&start).unwrap().1];
+        stream.read_exact(&mut call).await.unwrap();
+        stream.write_all(answer).await.unwrap();
+    }
     call
 }
 
-/// A signal, then the answer to call 1, as systemd 252 sent them.
+/// A signal, then the answer to the call that `fields` name, as systemd 252 sent them.
 fn answer(kind: u8, fields: &[u8], body: &[u8]) -> Vec<u8> {
     let signal = [108, 4, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 8, 1, b'g', 0, 1, b's', 0, 0];
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
@@ -36,13 +39,13 @@ fn answer(kind: u8, fields: &[u8], body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn with_fake<T>(answer: Vec<u8>, work: impl AsyncFnOnce(&mut Manager) -> T) -> (T, Vec<u8>) {
+fn with_fake<T>(answers: &[Vec<u8>], work: impl AsyncFnOnce(&mut Manager) -> T) -> (T, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("private");
     run(async {
         let listener = UnixListener::bind(&socket).unwrap();
         let work = async { work(&mut Manager::connect_to(&socket).await.unwrap()).await };
-        tokio::join!(work, fake(listener, answer))
+        tokio::join!(work, fake(listener, answers))
     })
 }
 
@@ -51,7 +54,8 @@ fn a_scope_is_asked_for_and_the_answer_is_awaited() {
     // The number of the call that it answers: 1.
     let done = answer(2, &[5, 1, b'u', 0, 1, 0, 0, 0], &[]);
     let properties = [Property::new("Slice", PropertyValue::Text("a.slice".into()))];
-    let (started, call) = with_fake(done, async |manager| manager.start_scope("x.scope", &properties).await);
+    let (started, call) =
+        with_fake(&[done], async |manager| manager.start_scope("x.scope", &properties).await);
     started.unwrap();
     let text = String::from_utf8_lossy(&call);
     for word in ["StartTransientUnit", "ssa(sv)a(sa(sv))", "x.scope", "replace", "Slice", "a.slice"] {
@@ -65,11 +69,33 @@ fn a_refusal_has_systemds_words() {
     fields.extend(b"org.freedesktop.systemd1.NoSuchUnitXYZ\0\0");
     fields.extend([8, 1, b'g', 0, 1, b's', 0]);
     let refused = answer(3, &fields, b"\x03\0\0\0no!\0");
-    let (stopped, _) = with_fake(refused, async |manager| manager.stop_unit("x.scope").await);
+    let (stopped, _) = with_fake(&[refused], async |manager| manager.stop_unit("x.scope").await);
     let error = stopped.unwrap_err();
     assert!(!error.is_no_such_unit());
     let words = "systemd refuses StopUnit: no! (org.freedesktop.systemd1.NoSuchUnitXYZ)";
     assert_eq!(error.to_string(), words);
+}
+
+/// As systemd before 242 and 244 refuses a property, with which it would change nothing.
+#[test]
+fn what_an_old_systemd_does_not_know_is_left_out() {
+    let unknown = |call| {
+        let mut fields = vec![5, 1, b'u', 0, call, 0, 0, 0, 4, 1, b's', 0, 43, 0, 0, 0];
+        fields.extend(b"org.freedesktop.DBus.Error.PropertyReadOnly\0");
+        answer(3, &fields, &[])
+    };
+    let done = answer(2, &[5, 1, b'u', 0, 2, 0, 0, 0], &[]);
+    let tasks = Property::new("TasksMax", PropertyValue::U64(5));
+    let properties = [tasks.clone(), Property::new("AllowedCPUs", PropertyValue::Bytes(vec![1]))];
+    let set = async |manager: &mut Manager| manager.set_properties("x.scope", &properties).await;
+    let (set, call) = with_fake(&[unknown(1), done], set);
+    set.unwrap();
+    let text = String::from_utf8_lossy(&call);
+    assert!(text.contains("TasksMax") && !text.contains("AllowedCPUs"), "{text:?}");
+    // Another one is the caller's error.
+    let set = async |manager: &mut Manager| manager.set_properties("x.scope", &[tasks]).await;
+    let (set, _) = with_fake(&[unknown(1)], set);
+    assert!(set.unwrap_err().is_unknown_property());
 }
 
 #[test]

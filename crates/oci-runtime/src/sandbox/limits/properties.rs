@@ -1,0 +1,181 @@
+//! Limits as properties of a scope: systemd writes its own when it reloads.
+
+use super::{Limits, Setting, USUAL_PERIOD};
+use crate::cgroup::CgroupVersion;
+use crate::systemd::{Property, PropertyValue};
+
+/// The files whose number is a property.
+const NUMBERS: [(&str, &str); 9] = [
+    ("cpu.shares", "CPUShares"),
+    ("cpu.weight", "CPUWeight"),
+    ("memory.limit_in_bytes", "MemoryLimit"),
+    ("memory.high", "MemoryHigh"),
+    ("memory.low", "MemoryLow"),
+    ("memory.max", "MemoryMax"),
+    ("memory.min", "MemoryMin"),
+    ("memory.swap.max", "MemorySwapMax"),
+    ("pids.max", "TasksMax"),
+];
+
+/// Of v2 alone: systemd (244 and later) leaves these to v1's own managers.
+const LISTS_OF_V2: [(&str, &str); 2] =
+    [("cpuset.cpus", "AllowedCPUs"), ("cpuset.mems", "AllowedMemoryNodes")];
+
+/// The highest processor that any kernel has, and more than the highest memory node.
+const HIGHEST: usize = 8191;
+
+impl Limits {
+    /// The limits that systemd knows.
+    ///
+    /// # Errors
+    /// A limit that this version does not have, or that is no number, or no list of numbers, where systemd takes one.
+    pub(in crate::sandbox) fn properties(&self, version: CgroupVersion) -> Result<Vec<Property>, String> {
+        let mut properties = Vec::new();
+        for setting in self.settings(version)? {
+            let of_file = |names: &[(&str, &'static str)]| {
+                names.iter().find(|(file, _)| *file == setting.file).map(|(_, name)| *name)
+            };
+            let invalid = || format!("linux.resources: {} cannot be {:?}", setting.file, setting.text);
+            if let Some(name) = of_file(&NUMBERS) {
+                let number = number(&setting).ok_or_else(invalid)?;
+                properties.push(Property::new(name, PropertyValue::U64(number)));
+            } else if let Some(name) = of_file(&LISTS_OF_V2).filter(|_| version == CgroupVersion::V2) {
+                let bits = bits(&setting.text).ok_or_else(invalid)?;
+                properties.push(Property::new(name, PropertyValue::Bytes(bits)));
+            }
+        }
+        let quota = self.quota.map(|quota| PropertyValue::U64(self.quota_a_second(quota)));
+        properties.extend(quota.map(|quota| Property::new("CPUQuotaPerSecUSec", quota)));
+        Ok(properties)
+    }
+
+    /// In microseconds; systemd takes whole hundredths.
+    fn quota_a_second(&self, quota: i64) -> u64 {
+        let period = self.period.filter(|period| *period > 0).unwrap_or(USUAL_PERIOD);
+        match u64::try_from(quota) {
+            Ok(quota) if quota > 0 => (quota.saturating_mul(1_000_000) / period).next_multiple_of(10_000),
+            _ => u64::MAX,
+        }
+    }
+}
+
+fn number(setting: &Setting) -> Option<u64> {
+    match &*setting.text {
+        "max" | "-1" => Some(u64::MAX),
+        text => text.parse().ok(),
+    }
+}
+
+/// From a list as `0-2,7` to a bit for each number, the lowest of the first byte first; `None` for a list that is none.
+fn bits(list: &str) -> Option<Vec<u8>> {
+    let mut bits = Vec::new();
+    for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last > HIGHEST {
+            return None;
+        }
+        bits.resize(bits.len().max(last / 8 + 1), 0);
+        (first..=last).for_each(|number| bits[number / 8] |= 1 << (number % 8));
+    }
+    (!bits.is_empty()).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{CpuTime, understood};
+    use super::*;
+
+    fn number(name: &str, value: u64) -> Property {
+        Property::new(name, PropertyValue::U64(value))
+    }
+
+    /// systemd takes a quota for a second, in whole hundredths, and each version's own names.
+    #[test]
+    fn the_limits_of_cri_are_properties_of_a_scope() {
+        let limits = understood(&json!({
+            "cpu": {"shares": 1024, "quota": 50_500, "period": 200_000},
+            "memory": {"limit": 1 << 20}, "pids": {"limit": -1},
+        }))
+        .unwrap();
+        let quota = number("CPUQuotaPerSecUSec", 260_000);
+        let tasks = number("TasksMax", u64::MAX);
+        assert_eq!(
+            limits.properties(CgroupVersion::V1).unwrap(),
+            [number("CPUShares", 1024), number("MemoryLimit", 1 << 20), tasks.clone(), quota.clone()]
+        );
+        assert_eq!(
+            limits.properties(CgroupVersion::V2).unwrap(),
+            [number("CPUWeight", 39), number("MemoryMax", 1 << 20), tasks, quota]
+        );
+        let unlimited = understood(&json!({"cpu": {"quota": -1}})).unwrap();
+        assert_eq!(
+            unlimited.properties(CgroupVersion::V2).unwrap(),
+            [number("CPUQuotaPerSecUSec", u64::MAX)]
+        );
+    }
+
+    /// As runc, which leaves the processors of v1 to the group alone where systemd does nothing with them.
+    #[test]
+    fn the_limits_of_an_update_are_properties_of_a_scope() {
+        let limits = understood(&json!({
+            "cpu": {"cpus": "0-2,9", "mems": "1", "burst": 5},
+            "memory": {"limit": 50, "swap": 80, "reservation": 20},
+            "hugepageLimits": [{"pageSize": "2MB", "limit": 5}],
+        }))
+        .unwrap();
+        assert_eq!(limits.properties(CgroupVersion::V1).unwrap(), [number("MemoryLimit", 50)]);
+        assert_eq!(
+            limits.properties(CgroupVersion::V2).unwrap(),
+            [
+                Property::new("AllowedCPUs", PropertyValue::Bytes(vec![0b111, 0b10])),
+                Property::new("AllowedMemoryNodes", PropertyValue::Bytes(vec![0b10])),
+                number("MemorySwapMax", 30),
+                number("MemoryMax", 50),
+                number("MemoryLow", 20),
+            ]
+        );
+        let unified =
+            json!({"unified": {"cpu.max": "50000 200000", "memory.high": "5", "memory.oom.group": "1"}});
+        let unified = understood(&unified).unwrap();
+        assert_eq!(
+            unified.properties(CgroupVersion::V2).unwrap(),
+            [number("MemoryHigh", 5), number("CPUQuotaPerSecUSec", 250_000)]
+        );
+        for (resources, words) in [
+            (json!({"cpu": {"cpus": "2-1"}}), "cpuset.cpus cannot be \"2-1\""),
+            (json!({"cpu": {"mems": "0-4294967295"}}), "cpuset.mems cannot be \"0-4294967295\""),
+            (json!({"cpu": {"cpus": ","}}), "cpuset.cpus cannot be \",\""),
+            (json!({"unified": {"memory.high": "much"}}), "memory.high cannot be \"much\""),
+        ] {
+            let error = understood(&resources).unwrap().properties(CgroupVersion::V2).unwrap_err();
+            assert_eq!(error, format!("linux.resources: {words}"));
+        }
+    }
+
+    /// As runc: 20 ms in 40 ms are half of a processor.
+    #[test]
+    fn a_scope_has_the_period_of_an_update() {
+        for (cpu, had, quota, period) in [
+            (json!({"quota": 20_000, "period": 40_000}), (-1, 100_000), Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000}), (10_000, 40_000), Some(500_000), Some(40_000)),
+            (json!({"quota": 20_000, "period": 100_000}), (10_000, 40_000), Some(200_000), Some(100_000)),
+            (json!({"quota": 20_000, "period": 100_000}), (10_000, 100_000), Some(200_000), None),
+            (json!({"quota": 20_000}), (-1, 100_000), Some(200_000), None),
+            (json!({"period": 40_000}), (10_000, 100_000), Some(250_000), Some(40_000)),
+            (json!({"period": 40_000}), (-1, 100_000), Some(u64::MAX), Some(40_000)),
+            (json!({"shares": 2}), (10_000, 40_000), None, None),
+        ] {
+            let of_group = Some(CpuTime { quota: had.0, period: had.1 });
+            let limits = understood(&json!({"cpu": cpu})).unwrap().beside(|| of_group);
+            let quota = quota.map(|quota| number("CPUQuotaPerSecUSec", quota));
+            let properties = limits.properties(CgroupVersion::V2).unwrap();
+            let found = properties.into_iter().find(|property| property.name == "CPUQuotaPerSecUSec");
+            assert_eq!(found, quota, "{cpu} {had:?}");
+            let period = period.map(|period| number("CPUQuotaPeriodUSec", period));
+            assert_eq!(limits.period_property(of_group), period, "{cpu} {had:?}");
+        }
+    }
+}
