@@ -11,7 +11,8 @@ use std::{
 
 use nix::unistd::{Pid, write};
 
-use super::limits::{CpuTime, Limits, PERIOD_OF_V1, QUOTA_OF_V1, Setting};
+use super::limits::settings::{PERIOD_OF_V1, QUOTA_OF_V1, Setting};
+use super::limits::{CpuTime, Limits};
 use crate::cgroup::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.

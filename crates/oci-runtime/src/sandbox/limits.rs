@@ -4,7 +4,7 @@
 //! nothing.
 
 mod properties;
-mod settings;
+pub(super) mod settings;
 
 use std::str::FromStr;
 
@@ -12,8 +12,6 @@ use serde_json::Value;
 
 use super::field::is_empty;
 use crate::systemd::{Property, PropertyValue};
-
-pub(super) use settings::{PERIOD_OF_V1, QUOTA_OF_V1, Setting};
 
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;

@@ -1,6 +1,7 @@
 //! Limits as properties of a scope: systemd writes its own when it reloads.
 
-use super::{Limits, Setting, USUAL_PERIOD};
+use super::settings::Setting;
+use super::{Limits, USUAL_PERIOD};
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
 
@@ -29,7 +30,7 @@ impl Limits {
     ///
     /// # Errors
     /// A limit that this version does not have, or that is no number, or no list of numbers, where systemd takes one.
-    pub(in crate::sandbox) fn properties(&self, version: CgroupVersion) -> Result<Vec<Property>, String> {
+    pub(crate) fn properties(&self, version: CgroupVersion) -> Result<Vec<Property>, String> {
         let mut properties = Vec::new();
         for setting in self.settings(version)? {
             let of_file = |names: &[(&str, &'static str)]| {
@@ -66,7 +67,7 @@ fn number(setting: &Setting) -> Option<u64> {
     }
 }
 
-/// From a list as `0-2,7` to a bit for each number, the lowest of the first byte first; `None` for a list that is none.
+/// From a list as `0-2,7` to a bit for each number, the lowest of the first byte first; `None` for an invalid list.
 fn bits(list: &str) -> Option<Vec<u8>> {
     let mut bits = Vec::new();
     for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::{Limits, USUAL_PERIOD};
 use crate::cgroup::CgroupVersion;
 
-pub(in crate::sandbox) const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
-pub(in crate::sandbox) const QUOTA_OF_V1: &str = "cpu.cfs_quota_us";
+pub(crate) const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
+pub(crate) const QUOTA_OF_V1: &str = "cpu.cfs_quota_us";
 const MEMORY_OF_V1: &str = "memory.limit_in_bytes";
 const SWAP_OF_V1: &str = "memory.memsw.limit_in_bytes";
 const SWAP_OF_V2: &str = "memory.swap.max";
@@ -15,9 +15,9 @@ const RESERVED: &str = ".rsvd.";
 /// A limit: its file in the group, in v1 below the directory of `controller`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
-    pub(in crate::sandbox) controller: &'static str,
-    pub(in crate::sandbox) file: Cow<'static, str>,
-    pub(in crate::sandbox) text: String,
+    pub(crate) controller: &'static str,
+    pub(crate) file: Cow<'static, str>,
+    pub(crate) text: String,
 }
 
 impl Setting {
@@ -31,7 +31,7 @@ impl Limits {
     ///
     /// # Errors
     /// A limit that this version does not have, or cannot have beside the others.
-    pub(in crate::sandbox) fn settings(&self, version: CgroupVersion) -> Result<Vec<Setting>, String> {
+    pub(crate) fn settings(&self, version: CgroupVersion) -> Result<Vec<Setting>, String> {
         match version {
             CgroupVersion::V1 => self.v1(),
             CgroupVersion::V2 => self.v2(),
@@ -121,7 +121,7 @@ impl Limits {
 
     /// Whether the kernel may refuse a setting until the one after it is written: a shorter period while the old quota is more than
     /// the group above has, and more memory than the old limit of memory and swap.
-    pub(in crate::sandbox) fn waits_for_another(&self, setting: &Setting) -> bool {
+    pub(crate) fn waits_for_another(&self, setting: &Setting) -> bool {
         match &*setting.file {
             PERIOD_OF_V1 => self.quota.is_some(),
             MEMORY_OF_V1 => self.swap_beside().is_some(),
@@ -130,7 +130,7 @@ impl Limits {
     }
 
     /// Whether the kernel may lack the file of a setting, which the caller has not named: that of swap, and of reserved pages.
-    pub(in crate::sandbox) fn is_implied(&self, setting: &Setting) -> bool {
+    pub(crate) fn is_implied(&self, setting: &Setting) -> bool {
         self.swap.is_none() && [SWAP_OF_V1, SWAP_OF_V2].contains(&&*setting.file)
             || setting.controller == "hugetlb" && setting.file.contains(RESERVED)
     }
