@@ -279,8 +279,9 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
     let (shim, _) = Connection::open(socket.as_bytes()).await?;
     let first = limits_of(pod.sandbox_pid().await?).await?;
     let mut limits = vec![first.clone()];
+    let version = node.version()?;
     // A file that the node has to have, and what its limits become.
-    for (file, resources) in [
+    let of_all = [
         ("pids.max", json!({"pids": {"limit": 9}})),
         // The most, which is the highest weight of v2 with every runc: what is in between 1.3 converts otherwise than 1.1.
         ("", json!({"cpu": {"shares": 262_144}})),
@@ -313,10 +314,22 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
             "cpu.max",
             json!({"unified": {"cpu.max": "25000 50000", "cpu.weight": "7", "memory.oom.group": "1"}}),
         ),
-    ] {
+    ];
+    // runc 1.1 leaves these as they are.
+    let of_newer = [
+        ("cpu.idle", json!({"cpu": {"quota": 50_000, "period": 100_000, "burst": 20_000}})),
+        // The kernel refuses the quota while the burst is more.
+        ("cpu.idle", json!({"cpu": {"quota": 10_000, "period": 50_000, "burst": 5_000}})),
+        ("cpu.idle", json!({"cpu": {"idle": 1}})),
+        ("cpu.idle", json!({"pids": {"limit": 12}})),
+        ("cpu.idle", json!({"cpu": {"idle": 0, "shares": 262_144}})),
+    ];
+    let of_newer = of_newer.into_iter().filter(|_| version >= (2, 1));
+    for (file, resources) in of_all.into_iter().chain(of_newer) {
         let has_file = first.iter().any(|line| line.starts_with(file));
-        // Without that controller both fail after systemd has kept what it understood.
-        if !has_file && file != CPUSET {
+        // Without that controller both fail after systemd has kept the list of a scope.
+        let has_list = file == CPUSET && first.iter().any(|line| line.starts_with("AllowedCPUs"));
+        if !has_file && !has_list {
             continue;
         }
         let words = resources.to_string();
@@ -341,7 +354,10 @@ async fn limits_after_updates(node: &Containerd, maker: &str) -> Result<Vec<Vec<
 
 /// The limits in a process's control groups, of both versions, and those that systemd knows of its scope.
 async fn limits_of(pid: libc::pid_t) -> Result<Vec<String>> {
-    const FILES: [&str; 18] = [
+    const FILES: [&str; 21] = [
+        "cpu.cfs_burst_us",
+        "cpu.idle",
+        "cpu.max.burst",
         "cpu.rt_period_us",
         CPUSET,
         "cpuset.mems",

@@ -31,14 +31,12 @@ impl CgroupsPath {
     /// Whether a sandbox that is kept here can have these limits.
     ///
     /// # Errors
-    /// What not every scope can have: systemd before 242 has no property for a period, and writes its own; before 244 it has none for
-    /// processors and memory nodes.
+    /// A period that not every scope can have: systemd before 242 has no property for one, and writes its own.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), NotUnderstood> {
         match self {
             Self::Scope(_) if limits.has_unusual_period() => {
                 Err(not_done("linux.resources.cpu.period of a scope"))
             }
-            Self::Scope(_) if limits.has_cpuset() => Err(not_done("linux.resources.cpu.cpus of a scope")),
             Self::Scope(_) | Self::Groups(_) => Ok(()),
         }
     }

@@ -97,24 +97,10 @@ impl Groups {
     /// Writes the limits.
     ///
     /// # Errors
-    /// The first that the kernel does not take, with its file. A controller that is not mounted is an error, as it is of
-    /// the OCI runtimes.
+    /// The first that the kernel does not take, with its file. So is a controller that is not mounted.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
         let limits = limits.beside(|| self.cpu_time());
-        let settings = limits.settings(self.version()).map_err(io::Error::other)?;
-        let mut again = Vec::new();
-        for setting in settings {
-            match self.write(&setting) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::InvalidInput && limits.waits_for_another(&setting) =>
-                {
-                    again.push(setting);
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound && limits.is_implied(&setting) => {}
-                written => written?,
-            }
-        }
-        again.iter().try_for_each(|setting| self.write(setting))
+        in_order(&limits, self.version(), |setting| self.write(setting))
     }
 
     fn write(&self, Setting { controller, file, text }: &Setting) -> io::Result<()> {
@@ -137,7 +123,7 @@ impl Groups {
                 quota: read(QUOTA_OF_V1)?.trim().parse().ok()?,
                 period: read(PERIOD_OF_V1)?.trim().parse().ok()?,
             }),
-            CgroupVersion::V2 => read("cpu.max")?.parse().ok(),
+            CgroupVersion::V2 => CpuTime::of_v2(&read("cpu.max")?),
         }
     }
 
@@ -243,13 +229,38 @@ fn inherit(parent: &Path, group: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes each limit. One that the kernel takes only after another is written once more behind all.
+fn in_order(
+    limits: &Limits,
+    version: CgroupVersion,
+    mut write: impl FnMut(&Setting) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut again = Vec::new();
+    for setting in limits.settings(version).map_err(io::Error::other)? {
+        match write(&setting) {
+            Err(error)
+                if error.kind() == io::ErrorKind::InvalidInput && limits.waits_for_another(&setting) =>
+            {
+                again.push(setting);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && limits.is_implied(&setting) => {}
+            written => written?,
+        }
+    }
+    // A period waits for its quota, which may wait for its burst.
+    again.iter().rev().try_for_each(write)
+}
+
 fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::sandbox::limits::understood;
 
     const V2: &str = "30 20 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup rw,nsdelegate\n";
 
@@ -269,6 +280,75 @@ mod tests {
             let groups = Groups::among(cgroup_mounts(&table), "/pod").unwrap();
             let directories: Vec<_> = groups.0.iter().map(|group| &*group.directory).collect();
             assert_eq!(directories, [Path::new(expected)], "{table}");
+        }
+    }
+
+    /// What is written of `document` if the kernel answers as `kernel` does to a file, its text and the files before it.
+    fn written(
+        version: CgroupVersion,
+        document: &serde_json::Value,
+        kernel: impl Fn(&str, &str, &str) -> Option<io::ErrorKind>,
+    ) -> io::Result<String> {
+        let mut done = String::new();
+        in_order(&understood(document).unwrap(), version, |setting| {
+            if let Some(refused) = kernel(&setting.file, &setting.text, &done) {
+                return Err(refused.into());
+            }
+            done += &format!("{}={} ", setting.file, setting.text);
+            Ok(())
+        })
+        .map(|()| done)
+    }
+
+    #[test]
+    fn a_limit_that_waits_for_another_is_written_after_it() {
+        let waits = |needs: &'static [(&'static str, &'static str)]| {
+            move |file: &str, _: &str, done: &str| {
+                let has_to_wait = |(first, other): &(&str, &str)| *first == file && !done.contains(other);
+                needs.iter().any(has_to_wait).then_some(io::ErrorKind::InvalidInput)
+            }
+        };
+        let memory = json!({"memory": {"limit": 50, "swap": 60}});
+        let found = written(
+            CgroupVersion::V1,
+            &memory,
+            waits(&[("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")]),
+        );
+        assert_eq!(found.unwrap(), "memory.memsw.limit_in_bytes=60 memory.limit_in_bytes=50 ");
+        let cpu = json!({"cpu": {"period": 5000, "quota": 2000, "burst": 1000}});
+        let needs =
+            waits(&[("cpu.cfs_period_us", "cpu.cfs_quota_us"), ("cpu.cfs_quota_us", "cpu.cfs_burst_us")]);
+        let found = written(CgroupVersion::V1, &cpu, needs).unwrap();
+        assert_eq!(found, "cpu.cfs_burst_us=1000 cpu.cfs_quota_us=2000 cpu.cfs_period_us=5000 ");
+        let found = written(CgroupVersion::V2, &cpu, waits(&[("cpu.max", "cpu.max.burst")])).unwrap();
+        assert_eq!(found, "cpu.max.burst=1000 cpu.max=2000 5000 ");
+        let realtime = json!({"cpu": {"realtimePeriod": 5000, "realtimeRuntime": 500}});
+        let needs = waits(&[("cpu.rt_period_us", "cpu.rt_runtime_us")]);
+        let found = written(CgroupVersion::V1, &realtime, needs).unwrap();
+        assert_eq!(found, "cpu.rt_runtime_us=500 cpu.rt_period_us=5000 ");
+        // One that no other limit helps.
+        let pids = |file: &str, _: &str, _: &str| (file == "pids.max").then_some(io::ErrorKind::InvalidInput);
+        assert!(written(CgroupVersion::V2, &json!({"pids": {"limit": 5}}), pids).is_err());
+    }
+
+    #[test]
+    fn a_file_that_the_caller_does_not_name_may_be_missing() {
+        let lacks = |missing: &'static str| {
+            move |file: &str, _: &str, _: &str| file.contains(missing).then_some(io::ErrorKind::NotFound)
+        };
+        for (document, missing, found) in [
+            (json!({"memory": {"limit": -1}}), "swap", Some("memory.max=max ")),
+            (json!({"memory": {"limit": 5, "swap": 6}}), "swap", None),
+            (json!({"unified": {"memory.swap.max": "0"}}), "swap", None),
+            (
+                json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}),
+                "rsvd",
+                Some("hugetlb.2MB.max=0 "),
+            ),
+            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}), "hugetlb", None),
+        ] {
+            let written = written(CgroupVersion::V2, &document, lacks(missing)).ok();
+            assert_eq!(written.as_deref(), found, "{document}");
         }
     }
 }

@@ -6,18 +6,15 @@
 mod properties;
 pub(super) mod settings;
 
-use std::str::FromStr;
-
 use serde_json::Value;
 
 use super::field::is_empty;
-use crate::systemd::{Property, PropertyValue};
 
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
 
-/// The limits that podshim writes itself: those that `runc update` changes, and huge pages. Those of devices are not among them: a
-/// sandbox has no device and can make none.
+/// The limits that podshim writes itself: of those that `runc update` changes all but block devices', and huge pages. Those of devices
+/// are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     shares: Option<u64>,
@@ -36,8 +33,12 @@ pub(crate) struct Limits {
     pids: Option<i64>,
     /// The size of the pages as the kernel names it, and how many bytes.
     huge_pages: Vec<(String, u64)>,
-    /// Files of v2, and what is written to them after all others.
+    /// Files of v2, and what is written to them after all others. `cpu.max` and `cpu.idle` are among the fields above.
     unified: Vec<(String, String)>,
+    /// The first field that v1 does not have.
+    needs_v2: Option<String>,
+    /// The first field that CRI does not set for a sandbox.
+    beyond_cri: Option<String>,
 }
 
 /// How much processor time a group has, in microseconds: `quota` in each `period`. A quota that is not positive is none.
@@ -47,19 +48,24 @@ pub(crate) struct CpuTime {
     pub(super) period: u64,
 }
 
-/// As the kernel writes it in `cpu.max`; without a period it is [`USUAL_PERIOD`].
-impl FromStr for CpuTime {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.split_whitespace();
-        let quota = match words.next().ok_or(())? {
-            "max" => -1,
-            quota => quota.parse().map_err(drop)?,
-        };
-        let period = words.next().map_or(Ok(USUAL_PERIOD), str::parse).map_err(drop)?;
-        words.next().map_or(Ok(Self { quota, period }), |_| Err(()))
+impl CpuTime {
+    /// As the kernel has it in `cpu.max`.
+    pub(super) fn of_v2(text: &str) -> Option<Self> {
+        let (quota, period) = quota_and_period(text)?;
+        Some(Self { quota, period: period? })
     }
+}
+
+/// As `cpu.max` takes them; without a period the group keeps its own.
+fn quota_and_period(text: &str) -> Option<(i64, Option<u64>)> {
+    let mut words = text.split_whitespace();
+    let quota = match words.next()? {
+        "max" => -1,
+        quota => quota.parse().ok().filter(|quota| *quota > 0)?,
+    };
+    let period = words.next().map(|period| period.parse().ok().filter(|period| *period > 0));
+    let period = if let Some(period) = period { Some(period?) } else { None };
+    words.next().is_none().then_some((quota, period))
 }
 
 /// Reads `linux.resources`, or the document of an Update.
@@ -79,10 +85,17 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
             ("hugepageLimits", Value::Array(entries)) => {
                 let pages = entries.iter().map(huge_pages).collect::<Option<_>>();
                 limits.huge_pages = pages.ok_or_else(|| refused(""))?;
+                limits.beyond_cri.get_or_insert_with(|| part.clone());
             }
             (_, Value::Object(fields)) => {
                 for (field, value) in fields.iter().filter(|(field, value)| says_something(field, value)) {
                     limits.take(part, field, value).ok_or_else(|| refused(&format!(".{field}")))?;
+                    if !OF_CRI.contains(&(part.as_str(), field.as_str())) {
+                        limits.beyond_cri.get_or_insert_with(|| format!("{part}.{field}"));
+                    }
+                    if part == "unified" {
+                        limits.needs_v2.get_or_insert_with(|| field.clone());
+                    }
                 }
             }
             _ => return Err(refused("")),
@@ -91,12 +104,17 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
     Ok(limits)
 }
 
+/// What CRI may set for a sandbox.
+const OF_CRI: [(&str, &str); 5] =
+    [("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("pids", "limit")];
+
 /// For most fields zero means unset.
 fn says_something(field: &str, value: &Value) -> bool {
     ["burst", "idle", "swappiness"].contains(&field) && value.is_number() || !is_empty(value)
 }
 
 fn huge_pages(entry: &Value) -> Option<(String, u64)> {
+    let entry = entry.as_object().filter(|entry| entry.len() == 2)?;
     let size = entry.get("pageSize")?.as_str()?;
     // It becomes part of a file's name.
     let is_size = !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -106,7 +124,10 @@ fn huge_pages(entry: &Value) -> Option<(String, u64)> {
 impl Limits {
     /// `None` for a field that podshim does not write itself, or a value that is not its.
     fn take(&mut self, part: &str, field: &str, value: &Value) -> Option<()> {
-        let text = || value.as_str().map(|text| text.trim().to_owned());
+        // The kernel would take an empty text for another value, or not see it.
+        let text = || value.as_str().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        // The only negative number that the kernel takes.
+        let bytes = || value.as_i64().filter(|bytes| *bytes >= -1);
         match (part, field) {
             ("cpu", "shares") => self.shares = Some(value.as_u64()?),
             ("cpu", "quota") => self.quota = Some(value.as_i64()?),
@@ -117,15 +138,15 @@ impl Limits {
             ("cpu", "realtimeRuntime") => self.realtime_runtime = Some(value.as_i64()?),
             ("cpu", "cpus") => self.cpus = Some(text()?),
             ("cpu", "mems") => self.memory_nodes = Some(text()?),
-            ("memory", "limit") => self.memory = Some(value.as_i64()?),
-            ("memory", "reservation") => self.reservation = Some(value.as_i64()?),
-            ("memory", "swap") => self.swap = Some(value.as_i64()?),
+            ("memory", "limit") => self.memory = Some(bytes()?),
+            ("memory", "reservation") => self.reservation = Some(bytes()?),
+            ("memory", "swap") => self.swap = Some(bytes()?),
             ("pids", "limit") => self.pids = Some(value.as_i64()?),
             ("unified", "cpu.max") => {
-                let time: CpuTime = value.as_str()?.parse().ok()?;
-                (self.quota, self.period) = (Some(time.quota), Some(time.period));
-                self.unified.push((field.to_owned(), text()?));
+                let (quota, period) = quota_and_period(value.as_str()?)?;
+                (self.quota, self.period) = (Some(quota), period);
             }
+            ("unified", "cpu.idle") => self.idle = Some(text()?.parse().ok()?),
             // CONTROLLER.PARAMETER, a file of the group itself.
             ("unified", file) if file.contains('.') && !file.starts_with('.') && !file.contains('/') => {
                 self.unified.push((field.to_owned(), text()?));
@@ -146,22 +167,14 @@ impl Limits {
         Self { quota, period: self.period.or(Some(of_group.period)), ..self.clone() }
     }
 
-    /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
-    pub(super) fn period_property(&self, of_group: Option<CpuTime>) -> Option<Property> {
-        let had_unusual = of_group.is_some_and(|time| time.period != USUAL_PERIOD);
-        let period = self.period.filter(|_| self.has_unusual_period() || had_unusual)?;
-        Some(Property::new("CPUQuotaPeriodUSec", PropertyValue::U64(period)))
-    }
-
     /// Whether its period is not the usual one.
     pub(super) fn has_unusual_period(&self) -> bool {
         self.period.is_some_and(|period| period != USUAL_PERIOD)
     }
 
-    /// Whether it names processors or memory nodes, by itself or as files of v2.
-    pub(super) fn has_cpuset(&self) -> bool {
-        let of_v2 = self.unified.iter().any(|(file, _)| file.starts_with("cpuset."));
-        self.cpus.is_some() || self.memory_nodes.is_some() || of_v2
+    /// The first field that CRI does not set for a sandbox. At Create it is the OCI runtime's, whose releases differ in it.
+    pub(super) fn beyond_cri(&self) -> Option<&str> {
+        self.beyond_cri.as_deref()
     }
 }
 
@@ -175,12 +188,17 @@ mod tests {
     fn a_limit_that_podshim_does_not_write_is_named() {
         for (resources, field) in [
             (json!({"cpu": {"cpus": 5}}), "cpu.cpus"),
+            (json!({"cpu": {"mems": " "}}), "cpu.mems"),
+            (json!({"memory": {"limit": -2}}), "memory.limit"),
             (json!({"memory": {"limit": 5, "swappiness": 0}}), "memory.swappiness"),
             (json!({"hugepageLimits": [{"pageSize": "../2MB", "limit": 5}]}), "hugepageLimits"),
             (json!({"hugepageLimits": [{"pageSize": "2MB"}]}), "hugepageLimits"),
+            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 5, "node": 1}]}), "hugepageLimits"),
             (json!({"unified": {"../memory.high": "5"}}), "unified.../memory.high"),
             (json!({"unified": {"memory": "5"}}), "unified.memory"),
             (json!({"unified": {"cpu.max": "most"}}), "unified.cpu.max"),
+            (json!({"unified": {"cpu.max": "0 100000"}}), "unified.cpu.max"),
+            (json!({"unified": {"cpu.max": "5000 100000 1"}}), "unified.cpu.max"),
             (json!({"blockIO": {"weight": 100}}), "blockIO.weight"),
             (json!({"rdma": {"mlx5_1": {"hcaHandles": 3}}}), "rdma.mlx5_1"),
         ] {
@@ -191,5 +209,20 @@ mod tests {
         let nothing =
             json!({"cpu": {"cpus": ""}, "hugepageLimits": [], "unified": {}, "devices": [{"allow": true}]});
         assert_eq!(understood(&nothing), Ok(Limits::default()));
+    }
+
+    #[test]
+    fn what_cri_does_not_set_for_a_sandbox_is_named() {
+        let of_cri = json!({
+            "cpu": {"shares": 2, "quota": 5000, "period": 100_000}, "memory": {"limit": 5}, "pids": {"limit": 5},
+        });
+        assert_eq!(understood(&of_cri).unwrap().beyond_cri(), None);
+        for (resources, field) in [
+            (json!({"cpu": {"shares": 2, "mems": "0"}}), "cpu.mems"),
+            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}), "hugepageLimits"),
+            (json!({"unified": {"cpu.max": "5000"}}), "unified.cpu.max"),
+        ] {
+            assert_eq!(understood(&resources).unwrap().beyond_cri(), Some(field));
+        }
     }
 }

@@ -199,6 +199,9 @@ impl SandboxRequest {
         }
         let limits =
             limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
+        if let Some(field) = limits.beyond_cri() {
+            return Err(not_done(&format!("linux.resources.{field}")));
+        }
         cgroups_path.check(&limits)?;
         let profile = text(process, "apparmorProfile")?;
         // It says better what is missing.

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::message::{self, Body, Reply, START};
-use super::property::Property;
+use super::property::{Property, PropertyValue};
 
 /// Where systemd hears root without a bus; systemctl uses it too.
 pub(crate) const SOCKET: &str = "/run/systemd/private";
@@ -28,6 +28,12 @@ const REPLACE: &str = "replace";
 
 /// Properties that systemd before 242 and 244 does not know. The control groups have what they say without it, as with runc.
 const NEWER: [&str; 3] = ["CPUQuotaPeriodUSec", "AllowedCPUs", "AllowedMemoryNodes"];
+
+/// Whether an old systemd refuses a property; before 252 it is the weight of an idle group too.
+fn is_newer(property: &Property) -> bool {
+    let is_idle = property.name == "CPUWeight" && property.value == PropertyValue::U64(0);
+    NEWER.contains(&&*property.name) || is_idle
+}
 
 /// Why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
@@ -58,9 +64,10 @@ impl SystemdError {
         self.has_name("org.freedesktop.systemd1.NoSuchUnit")
     }
 
-    /// Whether it says that one of the properties is unknown. It has changed none then.
-    fn is_unknown_property(&self) -> bool {
+    /// Whether it says that one of the properties is unknown or out of range. It has changed none then.
+    fn is_of_property(&self) -> bool {
         self.has_name("org.freedesktop.DBus.Error.PropertyReadOnly")
+            || self.has_name("org.freedesktop.DBus.Error.InvalidArgs")
     }
 
     fn has_name(&self, expected: &str) -> bool {
@@ -150,10 +157,10 @@ impl Manager {
     ) -> Result<(), SystemdError> {
         let body = |properties: &[Property]| Body::default().text(unit).bool(true).properties(properties);
         let call = "SetUnitProperties";
-        let older = |property: &&Property| !NEWER.contains(&&*property.name);
         match self.call(call, &body(properties)).await {
-            Err(error) if error.is_unknown_property() => {
-                let older: Vec<_> = properties.iter().filter(older).cloned().collect();
+            Err(error) if error.is_of_property() => {
+                let older: Vec<_> =
+                    properties.iter().filter(|property| !is_newer(property)).cloned().collect();
                 if older.len() == properties.len() {
                     Err(error)
                 } else {

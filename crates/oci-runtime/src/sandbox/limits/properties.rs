@@ -1,14 +1,17 @@
 //! Limits as properties of a scope: systemd writes its own when it reloads.
 
 use super::settings::Setting;
-use super::{Limits, USUAL_PERIOD};
+use super::{CpuTime, Limits, USUAL_PERIOD};
 use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
+
+const WEIGHT: &str = "CPUWeight";
+const USUAL_WEIGHT: u64 = 100;
 
 /// The files whose number is a property.
 const NUMBERS: [(&str, &str); 9] = [
     ("cpu.shares", "CPUShares"),
-    ("cpu.weight", "CPUWeight"),
+    ("cpu.weight", WEIGHT),
     ("memory.limit_in_bytes", "MemoryLimit"),
     ("memory.high", "MemoryHigh"),
     ("memory.low", "MemoryLow"),
@@ -18,9 +21,8 @@ const NUMBERS: [(&str, &str); 9] = [
     ("pids.max", "TasksMax"),
 ];
 
-/// Of v2 alone: systemd (244 and later) leaves these to v1's own managers.
-const LISTS_OF_V2: [(&str, &str); 2] =
-    [("cpuset.cpus", "AllowedCPUs"), ("cpuset.mems", "AllowedMemoryNodes")];
+/// The files whose list is a property.
+const LISTS: [(&str, &str); 2] = [("cpuset.cpus", "AllowedCPUs"), ("cpuset.mems", "AllowedMemoryNodes")];
 
 /// The highest processor that any kernel has, and more than the highest memory node.
 const HIGHEST: usize = 8191;
@@ -37,24 +39,45 @@ impl Limits {
                 names.iter().find(|(file, _)| *file == setting.file).map(|(_, name)| *name)
             };
             let invalid = || format!("linux.resources: {} cannot be {:?}", setting.file, setting.text);
-            if let Some(name) = of_file(&NUMBERS) {
+            if let Some(name) = of_file(&NUMBERS).filter(|name| *name != WEIGHT || self.idle != Some(1)) {
                 let number = number(&setting).ok_or_else(invalid)?;
                 properties.push(Property::new(name, PropertyValue::U64(number)));
-            } else if let Some(name) = of_file(&LISTS_OF_V2).filter(|_| version == CgroupVersion::V2) {
+            } else if let Some(name) = of_file(&LISTS) {
                 let bits = bits(&setting.text).ok_or_else(invalid)?;
                 properties.push(Property::new(name, PropertyValue::Bytes(bits)));
             }
         }
+        properties.extend(self.weight_of_idle(version));
         let quota = self.quota.map(|quota| PropertyValue::U64(self.quota_a_second(quota)));
         properties.extend(quota.map(|quota| Property::new("CPUQuotaPerSecUSec", quota)));
         Ok(properties)
+    }
+
+    /// systemd 252 and later writes `cpu.idle` of v2 by the weight alone. That of a group that is idle no more is the kernel's usual one.
+    fn weight_of_idle(&self, version: CgroupVersion) -> Option<Property> {
+        let weight = match (version, self.idle?, self.shares) {
+            (CgroupVersion::V2, 1, _) => 0,
+            (CgroupVersion::V2, 0, None) => USUAL_WEIGHT,
+            _ => return None,
+        };
+        Some(Property::new(WEIGHT, PropertyValue::U64(weight)))
+    }
+
+    /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
+    pub(crate) fn period_property(&self, of_group: Option<CpuTime>) -> Option<Property> {
+        let had_unusual = of_group.is_some_and(|time| time.period != USUAL_PERIOD);
+        let period = self.period.filter(|_| self.has_unusual_period() || had_unusual)?;
+        Some(Property::new("CPUQuotaPeriodUSec", PropertyValue::U64(period)))
     }
 
     /// In microseconds; systemd takes whole hundredths.
     fn quota_a_second(&self, quota: i64) -> u64 {
         let period = self.period.filter(|period| *period > 0).unwrap_or(USUAL_PERIOD);
         match u64::try_from(quota) {
-            Ok(quota) if quota > 0 => (quota.saturating_mul(1_000_000) / period).next_multiple_of(10_000),
+            Ok(quota) if quota > 0 => {
+                let a_second = quota.saturating_mul(1_000_000) / period;
+                a_second.checked_next_multiple_of(10_000).unwrap_or(u64::MAX)
+            }
             _ => u64::MAX,
         }
     }
@@ -118,7 +141,6 @@ mod tests {
         );
     }
 
-    /// As runc, which leaves the processors of v1 to the group alone where systemd does nothing with them.
     #[test]
     fn the_limits_of_an_update_are_properties_of_a_scope() {
         let limits = understood(&json!({
@@ -127,16 +149,15 @@ mod tests {
             "hugepageLimits": [{"pageSize": "2MB", "limit": 5}],
         }))
         .unwrap();
-        assert_eq!(limits.properties(CgroupVersion::V1).unwrap(), [number("MemoryLimit", 50)]);
+        let cpus = Property::new("AllowedCPUs", PropertyValue::Bytes(vec![0b111, 0b10]));
+        let nodes = Property::new("AllowedMemoryNodes", PropertyValue::Bytes(vec![0b10]));
+        assert_eq!(
+            limits.properties(CgroupVersion::V1).unwrap(),
+            [cpus.clone(), nodes.clone(), number("MemoryLimit", 50)]
+        );
         assert_eq!(
             limits.properties(CgroupVersion::V2).unwrap(),
-            [
-                Property::new("AllowedCPUs", PropertyValue::Bytes(vec![0b111, 0b10])),
-                Property::new("AllowedMemoryNodes", PropertyValue::Bytes(vec![0b10])),
-                number("MemorySwapMax", 30),
-                number("MemoryMax", 50),
-                number("MemoryLow", 20),
-            ]
+            [cpus, nodes, number("MemorySwapMax", 30), number("MemoryMax", 50), number("MemoryLow", 20),]
         );
         let unified =
             json!({"unified": {"cpu.max": "50000 200000", "memory.high": "5", "memory.oom.group": "1"}});
@@ -154,6 +175,22 @@ mod tests {
             let error = understood(&resources).unwrap().properties(CgroupVersion::V2).unwrap_err();
             assert_eq!(error, format!("linux.resources: {words}"));
         }
+    }
+
+    #[test]
+    fn an_idle_scope_has_no_weight() {
+        for (cpu, weights) in [
+            (json!({"idle": 1, "shares": 1024}), vec![0]),
+            (json!({"idle": 0, "shares": 1024}), vec![39]),
+            (json!({"idle": 0}), vec![100]),
+            (json!({"burst": 0}), vec![]),
+        ] {
+            let limits = understood(&json!({"cpu": cpu})).unwrap();
+            let weights: Vec<_> = weights.into_iter().map(|weight| number("CPUWeight", weight)).collect();
+            assert_eq!(limits.properties(CgroupVersion::V2).unwrap(), weights, "{cpu}");
+        }
+        let most = understood(&json!({"cpu": {"quota": i64::MAX, "period": 1}})).unwrap();
+        assert_eq!(most.properties(CgroupVersion::V2).unwrap(), [number("CPUQuotaPerSecUSec", u64::MAX)]);
     }
 
     /// As runc: 20 ms in 40 ms are half of a processor.

@@ -10,6 +10,9 @@ pub(crate) const QUOTA_OF_V1: &str = "cpu.cfs_quota_us";
 const MEMORY_OF_V1: &str = "memory.limit_in_bytes";
 const SWAP_OF_V1: &str = "memory.memsw.limit_in_bytes";
 const SWAP_OF_V2: &str = "memory.swap.max";
+const TIME_OF_V2: &str = "cpu.max";
+const REALTIME_PERIOD: &str = "cpu.rt_period_us";
+const IDLE: &str = "cpu.idle";
 const RESERVED: &str = ".rsvd.";
 
 /// A limit: its file in the group, in v1 below the directory of `controller`.
@@ -39,18 +42,18 @@ impl Limits {
     }
 
     fn v1(&self) -> Result<Vec<Setting>, String> {
-        if let Some((file, _)) = self.unified.first() {
+        if let Some(file) = &self.needs_v2 {
             return Err(format!("linux.resources.unified.{file} needs cgroup v2, and this node has v1"));
         }
         let settings = [
-            // No shares can be set beside it.
-            self.idle.map(|idle| Setting::new("cpu", "cpu.idle", idle)),
+            self.idle_ended(),
             self.shares.map(|shares| Setting::new("cpu", "cpu.shares", shares)),
-            // A quota is bounded by its period, and a burst by its quota.
+            self.idle_begun(),
+            // A quota is bounded by its period, and a burst by its quota. Linux 5.14 to 6.5 lose a burst that v2 has before its quota.
             self.period.map(|period| Setting::new("cpu", PERIOD_OF_V1, period)),
             self.quota.map(|quota| Setting::new("cpu", QUOTA_OF_V1, quota)),
             self.burst.map(|burst| Setting::new("cpu", "cpu.cfs_burst_us", burst)),
-            self.realtime_period.map(|period| Setting::new("cpu", "cpu.rt_period_us", period)),
+            self.realtime_period.map(|period| Setting::new("cpu", REALTIME_PERIOD, period)),
             self.realtime_runtime.map(|runtime| Setting::new("cpu", "cpu.rt_runtime_us", runtime)),
             self.cpus.as_ref().map(|cpus| Setting::new("cpuset", "cpuset.cpus", cpus)),
             self.memory_nodes.as_ref().map(|nodes| Setting::new("cpuset", "cpuset.mems", nodes)),
@@ -74,9 +77,10 @@ impl Limits {
             format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
         });
         let settings = [
-            self.idle.map(|idle| Setting::new("cpu", "cpu.idle", idle)),
+            self.idle_ended(),
             self.shares.map(|shares| Setting::new("cpu", "cpu.weight", weight(shares))),
-            time.map(|time| Setting::new("cpu", "cpu.max", time)),
+            self.idle_begun(),
+            time.map(|time| Setting::new("cpu", TIME_OF_V2, time)),
             self.burst.map(|burst| Setting::new("cpu", "cpu.max.burst", burst)),
             self.cpus.as_ref().map(|cpus| Setting::new("cpuset", "cpuset.cpus", cpus)),
             self.memory_nodes.as_ref().map(|nodes| Setting::new("cpuset", "cpuset.mems", nodes)),
@@ -91,6 +95,15 @@ impl Limits {
             text: text.clone(),
         });
         Ok(settings.into_iter().flatten().chain(self.pages("max")).chain(unified).collect())
+    }
+
+    /// The kernel takes no shares of a group that is idle.
+    fn idle_ended(&self) -> Option<Setting> {
+        self.idle.filter(|idle| *idle == 0).map(|idle| Setting::new("cpu", IDLE, idle))
+    }
+
+    fn idle_begun(&self) -> Option<Setting> {
+        self.idle.filter(|idle| *idle != 0).map(|idle| Setting::new("cpu", IDLE, idle))
     }
 
     /// As runc 1.3 and crun: the pages that are used, and those that are reserved, if the kernel counts them (Linux 5.7 and later).
@@ -120,10 +133,12 @@ impl Limits {
     }
 
     /// Whether the kernel may refuse a setting until the one after it is written: a shorter period while the old quota is more than
-    /// the group above has, and more memory than the old limit of memory and swap.
+    /// the group above has, less quota than the old burst, and more memory than the old limit of memory and swap.
     pub(crate) fn waits_for_another(&self, setting: &Setting) -> bool {
         match &*setting.file {
             PERIOD_OF_V1 => self.quota.is_some(),
+            REALTIME_PERIOD => self.realtime_runtime.is_some(),
+            QUOTA_OF_V1 | TIME_OF_V2 => self.burst.is_some(),
             MEMORY_OF_V1 => self.swap_beside().is_some(),
             _ => false,
         }
@@ -131,8 +146,11 @@ impl Limits {
 
     /// Whether the kernel may lack the file of a setting, which the caller has not named: that of swap, and of reserved pages.
     pub(crate) fn is_implied(&self, setting: &Setting) -> bool {
-        self.swap.is_none() && [SWAP_OF_V1, SWAP_OF_V2].contains(&&*setting.file)
-            || setting.controller == "hugetlb" && setting.file.contains(RESERVED)
+        match setting.controller {
+            "memory" => self.swap.is_none() && [SWAP_OF_V1, SWAP_OF_V2].contains(&&*setting.file),
+            "hugetlb" => setting.file.contains(RESERVED),
+            _ => false,
+        }
     }
 }
 
@@ -214,15 +232,23 @@ mod tests {
         let error = written(&realtime, CgroupVersion::V2).unwrap_err();
         assert_eq!(error, "linux.resources.cpu has a limit of realtime, which cgroup v2 does not have");
         let unified = json!({"unified": {"cpu.max": "5000", "memory.high": " max\n"}});
-        assert_eq!(
-            written(&unified, CgroupVersion::V2).unwrap(),
-            "cpu.max=5000 100000 cpu.max=5000 memory.high=max"
-        );
+        assert_eq!(written(&unified, CgroupVersion::V2).unwrap(), "cpu.max=5000 100000 memory.high=max");
         let error = written(&unified, CgroupVersion::V1).unwrap_err();
         assert_eq!(error, "linux.resources.unified.cpu.max needs cgroup v2, and this node has v1");
     }
 
-    /// As runc.
+    /// The kernel refuses shares of an idle group.
+    #[test]
+    fn a_group_has_its_shares_while_it_is_not_idle() {
+        let cpu = |idle| json!({"cpu": {"idle": idle, "shares": 2}});
+        assert_eq!(written(&cpu(1), CgroupVersion::V1).unwrap(), "cpu.shares=2 cpu.idle=1");
+        assert_eq!(written(&cpu(0), CgroupVersion::V1).unwrap(), "cpu.idle=0 cpu.shares=2");
+        assert_eq!(written(&cpu(1), CgroupVersion::V2).unwrap(), "cpu.weight=1 cpu.idle=1");
+        let unified = json!({"unified": {"cpu.idle": "0"}, "cpu": {"shares": 2}});
+        assert_eq!(written(&unified, CgroupVersion::V2).unwrap(), "cpu.idle=0 cpu.weight=1");
+    }
+
+    /// As runc 1.1.
     #[test]
     fn swap_is_counted_with_memory_in_v1_and_by_itself_in_v2() {
         for (memory, v1, v2) in [
