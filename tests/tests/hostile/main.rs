@@ -3,6 +3,7 @@
 
 mod all_at_once;
 mod files;
+mod limits;
 mod messages;
 mod neighbours;
 mod process_1;
