@@ -97,7 +97,7 @@ impl Groups {
     /// Writes the limits.
     ///
     /// # Errors
-    /// The first that the kernel does not take, with its file. So is a controller that is not mounted.
+    /// The first that the kernel does not take, with its file. A controller that is not mounted is an error too.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
         let limits = limits.beside(|| self.cpu_time());
         in_order(&limits, self.version(), |setting| self.write(setting))
@@ -338,6 +338,7 @@ mod tests {
         };
         for (document, missing, found) in [
             (json!({"memory": {"limit": -1}}), "swap", Some("memory.max=max ")),
+            (json!({"memory": {"limit": 5, "swap": 5}}), "swap", Some("memory.max=5 ")),
             (json!({"memory": {"limit": 5, "swap": 6}}), "swap", None),
             (json!({"unified": {"memory.swap.max": "0"}}), "swap", None),
             (

@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pids: Option<i64>,
     /// The size of the pages as the kernel names it, and how many bytes.
     huge_pages: Vec<(String, u64)>,
-    /// Files of v2, and what is written to them after all others. `cpu.max` and `cpu.idle` are among the fields above.
+    /// Files of v2, and what is written to them after all others. `cpu.max`, `cpu.max.burst` and `cpu.idle` are among the fields above.
     unified: Vec<(String, String)>,
     /// The first field that v1 does not have.
     needs_v2: Option<String>,
@@ -113,6 +113,12 @@ fn says_something(field: &str, value: &Value) -> bool {
     ["burst", "idle", "swappiness"].contains(&field) && value.is_number() || !is_empty(value)
 }
 
+/// Whether it is a file of a group, as CONTROLLER.PARAMETER.
+fn is_of_controller(file: &str) -> bool {
+    let controller = file.split_once('.').map(|(controller, _)| controller);
+    controller.is_some_and(|name| !name.is_empty() && name != "cgroup") && !file.contains('/')
+}
+
 fn huge_pages(entry: &Value) -> Option<(String, u64)> {
     let entry = entry.as_object().filter(|entry| entry.len() == 2)?;
     let size = entry.get("pageSize")?.as_str()?;
@@ -144,13 +150,12 @@ impl Limits {
             ("pids", "limit") => self.pids = Some(value.as_i64()?),
             ("unified", "cpu.max") => {
                 let (quota, period) = quota_and_period(value.as_str()?)?;
-                (self.quota, self.period) = (Some(quota), period);
+                (self.quota, self.period) = (Some(quota), period.or(self.period));
             }
+            ("unified", "cpu.max.burst") => self.burst = Some(text()?.parse().ok()?),
             ("unified", "cpu.idle") => self.idle = Some(text()?.parse().ok()?),
-            // CONTROLLER.PARAMETER, a file of the group itself.
-            ("unified", file) if file.contains('.') && !file.starts_with('.') && !file.contains('/') => {
-                self.unified.push((field.to_owned(), text()?));
-            }
+            // The group's processes and their state are podshim's.
+            ("unified", file) if is_of_controller(file) => self.unified.push((field.to_owned(), text()?)),
             _ => return None,
         }
         Some(())
@@ -196,6 +201,7 @@ mod tests {
             (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 5, "node": 1}]}), "hugepageLimits"),
             (json!({"unified": {"../memory.high": "5"}}), "unified.../memory.high"),
             (json!({"unified": {"memory": "5"}}), "unified.memory"),
+            (json!({"unified": {"cgroup.procs": "0"}}), "unified.cgroup.procs"),
             (json!({"unified": {"cpu.max": "most"}}), "unified.cpu.max"),
             (json!({"unified": {"cpu.max": "0 100000"}}), "unified.cpu.max"),
             (json!({"unified": {"cpu.max": "5000 100000 1"}}), "unified.cpu.max"),

@@ -26,14 +26,13 @@ const MOST_OF_LINE: usize = 1024;
 /// A unit's job takes the place of one that waits (runc, crun).
 const REPLACE: &str = "replace";
 
-/// Properties that systemd before 242 and 244 does not know. The control groups have what they say without it, as with runc.
-const NEWER: [&str; 3] = ["CPUQuotaPeriodUSec", "AllowedCPUs", "AllowedMemoryNodes"];
-
-/// Whether an old systemd refuses a property; before 252 it is the weight of an idle group too.
-fn is_newer(property: &Property) -> bool {
-    let is_idle = property.name == "CPUWeight" && property.value == PropertyValue::U64(0);
-    NEWER.contains(&&*property.name) || is_idle
-}
+/// What an old systemd refuses, the newest first: the weight of an idle group before 252, lists of processors and memory nodes before
+/// 244, the period of a quota before 242. The control groups have what they say without it, as with runc.
+const NEWER: [fn(&Property) -> bool; 3] = [
+    |property| property.name == "CPUWeight" && property.value == PropertyValue::U64(0),
+    |property| ["AllowedCPUs", "AllowedMemoryNodes"].contains(&&*property.name),
+    |property| property.name == "CPUQuotaPeriodUSec",
+];
 
 /// Why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
@@ -155,20 +154,23 @@ impl Manager {
         unit: &str,
         properties: &[Property],
     ) -> Result<(), SystemdError> {
-        let body = |properties: &[Property]| Body::default().text(unit).bool(true).properties(properties);
-        let call = "SetUnitProperties";
-        match self.call(call, &body(properties)).await {
-            Err(error) if error.is_of_property() => {
-                let older: Vec<_> =
-                    properties.iter().filter(|property| !is_newer(property)).cloned().collect();
-                if older.len() == properties.len() {
-                    Err(error)
-                } else {
-                    self.call(call, &body(&older)).await
-                }
+        let mut properties = properties.to_vec();
+        let mut set = self.set_all(unit, &properties).await;
+        for is_newer in NEWER {
+            let count = properties.len();
+            if set.as_ref().is_err_and(SystemdError::is_of_property) {
+                properties.retain(|property| !is_newer(property));
             }
-            set => set,
+            if properties.len() < count {
+                set = self.set_all(unit, &properties).await;
+            }
         }
+        set
+    }
+
+    async fn set_all(&mut self, unit: &str, properties: &[Property]) -> Result<(), SystemdError> {
+        let body = Body::default().text(unit).bool(true).properties(properties);
+        self.call("SetUnitProperties", &body).await
     }
 
     /// Ends a unit.

@@ -6,7 +6,6 @@ use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
 
 const WEIGHT: &str = "CPUWeight";
-const USUAL_WEIGHT: u64 = 100;
 
 /// The files whose number is a property.
 const NUMBERS: [(&str, &str); 9] = [
@@ -34,33 +33,28 @@ impl Limits {
     /// A limit that this version does not have, or that is no number, or no list of numbers, where systemd takes one.
     pub(crate) fn properties(&self, version: CgroupVersion) -> Result<Vec<Property>, String> {
         let mut properties = Vec::new();
+        // systemd 252 and later writes `cpu.idle` of v2 by this alone. As with runc, who ends it names the shares too.
+        if version == CgroupVersion::V2 && self.becomes_idle() {
+            properties.push(Property::new(WEIGHT, PropertyValue::U64(0)));
+        }
         for setting in self.settings(version)? {
             let of_file = |names: &[(&str, &'static str)]| {
                 names.iter().find(|(file, _)| *file == setting.file).map(|(_, name)| *name)
             };
             let invalid = || format!("linux.resources: {} cannot be {:?}", setting.file, setting.text);
-            if let Some(name) = of_file(&NUMBERS).filter(|name| *name != WEIGHT || self.idle != Some(1)) {
-                let number = number(&setting).ok_or_else(invalid)?;
+            if let Some(name) = of_file(&NUMBERS) {
+                // systemd takes a weight of 0 for idle; the kernel takes none.
+                let number = number(&setting).filter(|number| name != WEIGHT || *number > 0);
+                let number = number.ok_or_else(invalid)?;
                 properties.push(Property::new(name, PropertyValue::U64(number)));
             } else if let Some(name) = of_file(&LISTS) {
                 let bits = bits(&setting.text).ok_or_else(invalid)?;
                 properties.push(Property::new(name, PropertyValue::Bytes(bits)));
             }
         }
-        properties.extend(self.weight_of_idle(version));
         let quota = self.quota.map(|quota| PropertyValue::U64(self.quota_a_second(quota)));
         properties.extend(quota.map(|quota| Property::new("CPUQuotaPerSecUSec", quota)));
         Ok(properties)
-    }
-
-    /// systemd 252 and later writes `cpu.idle` of v2 by the weight alone. That of a group that is idle no more is the kernel's usual one.
-    fn weight_of_idle(&self, version: CgroupVersion) -> Option<Property> {
-        let weight = match (version, self.idle?, self.shares) {
-            (CgroupVersion::V2, 1, _) => 0,
-            (CgroupVersion::V2, 0, None) => USUAL_WEIGHT,
-            _ => return None,
-        };
-        Some(Property::new(WEIGHT, PropertyValue::U64(weight)))
     }
 
     /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
@@ -170,6 +164,7 @@ mod tests {
             (json!({"cpu": {"cpus": "2-1"}}), "cpuset.cpus cannot be \"2-1\""),
             (json!({"cpu": {"mems": "0-4294967295"}}), "cpuset.mems cannot be \"0-4294967295\""),
             (json!({"cpu": {"cpus": ","}}), "cpuset.cpus cannot be \",\""),
+            (json!({"unified": {"cpu.weight": "0"}}), "cpu.weight cannot be \"0\""),
             (json!({"unified": {"memory.high": "much"}}), "memory.high cannot be \"much\""),
         ] {
             let error = understood(&resources).unwrap().properties(CgroupVersion::V2).unwrap_err();
@@ -182,7 +177,7 @@ mod tests {
         for (cpu, weights) in [
             (json!({"idle": 1, "shares": 1024}), vec![0]),
             (json!({"idle": 0, "shares": 1024}), vec![39]),
-            (json!({"idle": 0}), vec![100]),
+            (json!({"idle": 0}), vec![]),
             (json!({"burst": 0}), vec![]),
         ] {
             let limits = understood(&json!({"cpu": cpu})).unwrap();

@@ -12,7 +12,7 @@ const SWAP_OF_V1: &str = "memory.memsw.limit_in_bytes";
 const SWAP_OF_V2: &str = "memory.swap.max";
 const TIME_OF_V2: &str = "cpu.max";
 const REALTIME_PERIOD: &str = "cpu.rt_period_us";
-const IDLE: &str = "cpu.idle";
+const WEIGHT: &str = "cpu.weight";
 const RESERVED: &str = ".rsvd.";
 
 /// A limit: its file in the group, in v1 below the directory of `controller`.
@@ -46,10 +46,9 @@ impl Limits {
             return Err(format!("linux.resources.unified.{file} needs cgroup v2, and this node has v1"));
         }
         let settings = [
-            self.idle_ended(),
-            self.shares.map(|shares| Setting::new("cpu", "cpu.shares", shares)),
-            self.idle_begun(),
-            // A quota is bounded by its period, and a burst by its quota. Linux 5.14 to 6.5 lose a burst that v2 has before its quota.
+            self.idle.map(|idle| Setting::new("cpu", "cpu.idle", idle)),
+            self.shares_unless_idle().map(|shares| Setting::new("cpu", "cpu.shares", shares)),
+            // A quota is bounded by its period, and a burst by its quota.
             self.period.map(|period| Setting::new("cpu", PERIOD_OF_V1, period)),
             self.quota.map(|quota| Setting::new("cpu", QUOTA_OF_V1, quota)),
             self.burst.map(|burst| Setting::new("cpu", "cpu.cfs_burst_us", burst)),
@@ -77,9 +76,9 @@ impl Limits {
             format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
         });
         let settings = [
-            self.idle_ended(),
-            self.shares.map(|shares| Setting::new("cpu", "cpu.weight", weight(shares))),
-            self.idle_begun(),
+            self.idle.map(|idle| Setting::new("cpu", "cpu.idle", idle)),
+            self.shares_unless_idle().map(|shares| Setting::new("cpu", WEIGHT, weight(shares))),
+            // Linux 5.14 to 6.9 divide a burst by 1,000 when its quota is written after it.
             time.map(|time| Setting::new("cpu", TIME_OF_V2, time)),
             self.burst.map(|burst| Setting::new("cpu", "cpu.max.burst", burst)),
             self.cpus.as_ref().map(|cpus| Setting::new("cpuset", "cpuset.cpus", cpus)),
@@ -89,7 +88,8 @@ impl Limits {
             self.reservation.map(|bytes| Setting::new("memory", "memory.low", or_max(bytes))),
             self.pids.map(|count| Setting::new("pids", "pids.max", or_max(count))),
         ];
-        let unified = self.unified.iter().map(|(file, text)| Setting {
+        let unified = self.unified.iter().filter(|(file, _)| file != WEIGHT || !self.becomes_idle());
+        let unified = unified.map(|(file, text)| Setting {
             controller: "unified",
             file: file.clone().into(),
             text: text.clone(),
@@ -97,13 +97,13 @@ impl Limits {
         Ok(settings.into_iter().flatten().chain(self.pages("max")).chain(unified).collect())
     }
 
-    /// The kernel takes no shares of a group that is idle.
-    fn idle_ended(&self) -> Option<Setting> {
-        self.idle.filter(|idle| *idle == 0).map(|idle| Setting::new("cpu", IDLE, idle))
+    /// The kernel refuses those of a group that is idle, and forgets them when it becomes so.
+    fn shares_unless_idle(&self) -> Option<u64> {
+        self.shares.filter(|_| !self.becomes_idle())
     }
 
-    fn idle_begun(&self) -> Option<Setting> {
-        self.idle.filter(|idle| *idle != 0).map(|idle| Setting::new("cpu", IDLE, idle))
+    pub(super) fn becomes_idle(&self) -> bool {
+        self.idle.is_some_and(|idle| idle != 0)
     }
 
     /// As runc 1.3 and crun: the pages that are used, and those that are reserved, if the kernel counts them (Linux 5.7 and later).
@@ -144,10 +144,12 @@ impl Limits {
         }
     }
 
-    /// Whether the kernel may lack the file of a setting, which the caller has not named: that of swap, and of reserved pages.
+    /// Whether the kernel may lack the file of a setting: that of reserved pages, and that of swap if the caller names no limit of it,
+    /// or, as runc 1.3, all of it or none.
     pub(crate) fn is_implied(&self, setting: &Setting) -> bool {
         match setting.controller {
-            "memory" => self.swap.is_none() && [SWAP_OF_V1, SWAP_OF_V2].contains(&&*setting.file),
+            "memory" if setting.file == SWAP_OF_V1 => self.swap.is_none(),
+            "memory" => setting.file == SWAP_OF_V2 && ["0", "max"].contains(&&*setting.text),
             "hugetlb" => setting.file.contains(RESERVED),
             _ => false,
         }
@@ -231,8 +233,14 @@ mod tests {
         assert_eq!(written(&realtime, CgroupVersion::V1).unwrap(), "cpu.rt_period_us=500000");
         let error = written(&realtime, CgroupVersion::V2).unwrap_err();
         assert_eq!(error, "linux.resources.cpu has a limit of realtime, which cgroup v2 does not have");
-        let unified = json!({"unified": {"cpu.max": "5000", "memory.high": " max\n"}});
-        assert_eq!(written(&unified, CgroupVersion::V2).unwrap(), "cpu.max=5000 100000 memory.high=max");
+        let unified =
+            json!({"unified": {"cpu.max": "5000", "cpu.max.burst": "1000", "memory.high": " max\n"}});
+        assert_eq!(
+            written(&unified, CgroupVersion::V2).unwrap(),
+            "cpu.max=5000 100000 cpu.max.burst=1000 memory.high=max"
+        );
+        let beside = json!({"cpu": {"period": 50_000}, "unified": {"cpu.max": "20000"}});
+        assert_eq!(written(&beside, CgroupVersion::V2).unwrap(), "cpu.max=20000 50000");
         let error = written(&unified, CgroupVersion::V1).unwrap_err();
         assert_eq!(error, "linux.resources.unified.cpu.max needs cgroup v2, and this node has v1");
     }
@@ -241,11 +249,15 @@ mod tests {
     #[test]
     fn a_group_has_its_shares_while_it_is_not_idle() {
         let cpu = |idle| json!({"cpu": {"idle": idle, "shares": 2}});
-        assert_eq!(written(&cpu(1), CgroupVersion::V1).unwrap(), "cpu.shares=2 cpu.idle=1");
+        assert_eq!(written(&cpu(1), CgroupVersion::V1).unwrap(), "cpu.idle=1");
         assert_eq!(written(&cpu(0), CgroupVersion::V1).unwrap(), "cpu.idle=0 cpu.shares=2");
-        assert_eq!(written(&cpu(1), CgroupVersion::V2).unwrap(), "cpu.weight=1 cpu.idle=1");
-        let unified = json!({"unified": {"cpu.idle": "0"}, "cpu": {"shares": 2}});
-        assert_eq!(written(&unified, CgroupVersion::V2).unwrap(), "cpu.idle=0 cpu.weight=1");
+        assert_eq!(written(&cpu(1), CgroupVersion::V2).unwrap(), "cpu.idle=1");
+        let unified = |idle| json!({"unified": {"cpu.idle": idle, "cpu.weight": "7"}, "cpu": {"shares": 2}});
+        assert_eq!(
+            written(&unified("0"), CgroupVersion::V2).unwrap(),
+            "cpu.idle=0 cpu.weight=1 cpu.weight=7"
+        );
+        assert_eq!(written(&unified("1"), CgroupVersion::V2).unwrap(), "cpu.idle=1");
     }
 
     /// As runc 1.1.

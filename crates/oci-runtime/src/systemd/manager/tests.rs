@@ -76,28 +76,37 @@ fn a_refusal_has_systemds_words() {
     assert_eq!(error.to_string(), words);
 }
 
-/// As systemd before 242 and 244 refuses a property: it changes none of them then.
+/// systemd changes none of the properties then.
 #[test]
-fn what_an_old_systemd_does_not_know_is_left_out() {
+fn what_an_old_systemd_refuses_is_left_out_the_newest_first() {
     let unknown = |call| {
         let mut fields = vec![5, 1, b'u', 0, call, 0, 0, 0, 4, 1, b's', 0, 43, 0, 0, 0];
         fields.extend(b"org.freedesktop.DBus.Error.PropertyReadOnly\0");
         answer(3, &fields, &[])
     };
-    let done = answer(2, &[5, 1, b'u', 0, 2, 0, 0, 0], &[]);
-    let tasks = Property::new("TasksMax", PropertyValue::U64(5));
-    let properties = [tasks.clone(), Property::new("AllowedCPUs", PropertyValue::Bytes(vec![1]))];
-    let properties = [&properties[..], &[Property::new("CPUWeight", PropertyValue::U64(0))]].concat();
-    let set = async |manager: &mut Manager| manager.set_properties("x.scope", &properties).await;
-    let (set, call) = with_fake(&[unknown(1), done], set);
-    set.unwrap();
-    let text = String::from_utf8_lossy(&call);
-    assert!(
-        text.contains("TasksMax") && !text.contains("AllowedCPUs") && !text.contains("CPUWeight"),
-        "{text:?}"
-    );
+    let done = |call| answer(2, &[5, 1, b'u', 0, call, 0, 0, 0], &[]);
+    let properties = [
+        Property::new("CPUQuotaPeriodUSec", PropertyValue::U64(5)),
+        Property::new("CPUWeight", PropertyValue::U64(0)),
+        Property::new("AllowedCPUs", PropertyValue::Bytes(vec![1])),
+        Property::new("TasksMax", PropertyValue::U64(5)),
+    ];
+    for (answers, left) in [
+        (vec![done(1)], &["CPUQuotaPeriodUSec", "CPUWeight", "AllowedCPUs", "TasksMax"][..]),
+        (vec![unknown(1), done(2)], &["CPUQuotaPeriodUSec", "AllowedCPUs", "TasksMax"]),
+        (vec![unknown(1), unknown(2), done(3)], &["CPUQuotaPeriodUSec", "TasksMax"]),
+        (vec![unknown(1), unknown(2), unknown(3), done(4)], &["TasksMax"]),
+    ] {
+        let set = async |manager: &mut Manager| manager.set_properties("x.scope", &properties).await;
+        let (set, call) = with_fake(&answers, set);
+        set.unwrap();
+        let text = String::from_utf8_lossy(&call);
+        let found: Vec<_> =
+            properties.iter().map(|property| &*property.name).filter(|name| text.contains(name)).collect();
+        assert_eq!(found, left);
+    }
     // Another one is the caller's error.
-    let set = async |manager: &mut Manager| manager.set_properties("x.scope", &[tasks]).await;
+    let set = async |manager: &mut Manager| manager.set_properties("x.scope", &properties[3..]).await;
     let (set, _) = with_fake(&[unknown(1)], set);
     assert!(set.unwrap_err().is_of_property());
 }
