@@ -24,7 +24,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    fn new(controller: &'static str, file: &'static str, text: impl ToString) -> Self {
+    fn new(controller: &'static str, file: impl Into<Cow<'static, str>>, text: impl ToString) -> Self {
         Self { controller, file: file.into(), text: text.to_string() }
     }
 }
@@ -89,11 +89,7 @@ impl Limits {
             self.pids.map(|count| Setting::new("pids", "pids.max", or_max(count))),
         ];
         let unified = self.unified.iter().filter(|(file, _)| file != WEIGHT || !self.becomes_idle());
-        let unified = unified.map(|(file, text)| Setting {
-            controller: "unified",
-            file: file.clone().into(),
-            text: text.clone(),
-        });
+        let unified = unified.map(|(file, text)| Setting::new("unified", file.clone(), text));
         Ok(settings.into_iter().flatten().chain(self.pages("max")).chain(unified).collect())
     }
 
@@ -110,7 +106,7 @@ impl Limits {
     fn pages(&self, limit: &str) -> impl Iterator<Item = Setting> {
         self.huge_pages.iter().flat_map(move |(size, bytes)| {
             [format!("hugetlb.{size}.{limit}"), format!("hugetlb.{size}{RESERVED}{limit}")]
-                .map(|file| Setting { controller: "hugetlb", file: file.into(), text: bytes.to_string() })
+                .map(|file| Setting::new("hugetlb", file, bytes))
         })
     }
 
