@@ -25,19 +25,22 @@ const STATE: [&str; 7] = [
     "root/io.containerd.snapshotter.v1.overlayfs/snapshots",
 ];
 
-/// Directories with contents that are expected to change.
-const OTHERS: [&str; 4] = [
+/// Parts of entries that change and are of no pod: directories with their contents.
+const OTHERS: [&str; 5] = [
     // Of the machine's systemd, which has the units of all instances: the instance's own are looked up.
     "/run/systemd/",
     // Of the tests of user namespaces (hack/containerd-up's overlay).
     "/run/etc",
     // Locks of those who write records of removed pods: as many as may write at once, kept.
-    "/run/podshim/history.NUMBER",
+    "/run/podshim/history.ID",
     // The files of one snapshot are its image's.
-    "/snapshots/NUMBER/",
+    "/snapshots/ID/",
+    // cAdvisor in the kubelet 1.20 reads them (memory.numa_stat) and leaves it to Go's garbage collector to close them,
+    // minutes later.
+    "descriptor of kubelet: /sys/fs/cgroup/",
 ];
 
-/// What there is, and how often. Ids and numbers are replaced by words, so that entries of different pods compare equal.
+/// What there is, and how often. Ids and numbers are replaced by a word, so that entries of different pods compare equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     entries: BTreeMap<String, usize>,
@@ -143,10 +146,7 @@ impl Inventory {
                 self.add(kind, &name);
             }
             // The root file system of a live container is another file system.
-            if is_directory
-                && !name.ends_with("/rootfs")
-                && !without_ids(&name).ends_with("/snapshots/NUMBER")
-            {
+            if is_directory && !name.ends_with("/rootfs") && !without_ids(&name).ends_with("/snapshots/ID") {
                 self.add_below(kind, &path, root);
             }
         }
@@ -171,8 +171,13 @@ fn hierarchies() -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Replaces what is different in each pod: numbers, ids in hexadecimal, UUIDs.
+/// Replaces what is different in each pod: numbers, ids in hexadecimal, UUIDs. All get one word: whether an id has letters
+/// is chance.
 fn without_ids(text: &str) -> String {
+    // The kernel's choice for a socket that is bound without an address: the kubelet's to the journal.
+    if text.strip_prefix('@').is_some_and(|name| name.len() == 5 && is_hexadecimal(name)) {
+        return "@ID".into();
+    }
     let mut replaced = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -184,17 +189,15 @@ fn without_ids(text: &str) -> String {
         }
         let (word, after) = rest.split_at(length);
         let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-        let is_id = word.len() >= 4
-            && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-            && word.bytes().any(|byte| byte.is_ascii_digit());
-        replaced.push_str(match () {
-            () if is_number => "NUMBER",
-            () if is_id => "ID",
-            () => word,
-        });
+        let is_id = word.len() >= 4 && is_hexadecimal(word) && word.bytes().any(|byte| byte.is_ascii_digit());
+        replaced.push_str(if is_number || is_id { "ID" } else { word });
         rest = after;
     }
     replaced
+}
+
+fn is_hexadecimal(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -204,8 +207,12 @@ mod tests {
     #[test]
     fn entries_of_two_pods_compare_equal_without_their_ids() {
         assert_eq!(without_ids("/run/netns/cni-1f0c2a3b-44dd-9e01"), "/run/netns/cni-ID-ID-ID");
-        assert_eq!(without_ids("socket:[12345]"), "socket:[NUMBER]");
+        assert_eq!(without_ids("socket:[12345]"), "socket:[ID]");
         assert_eq!(without_ids("run/podshim/k8s.io/face"), "run/podshim/k8s.io/face");
+        // Digits alone, letters alone, both.
+        for name in ["@01234", "@abcde", "@0a1b2"] {
+            assert_eq!(without_ids(name), "@ID");
+        }
     }
 
     #[test]

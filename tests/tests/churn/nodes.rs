@@ -18,7 +18,7 @@ const SHARE_OF_RUNC: usize = 5;
 /// What containerd itself may leave when it is killed.
 const OF_CONTAINERD: [&str; 4] = [
     // Of a container that was being created: its lease keeps the snapshot for a day.
-    "io.containerd.snapshotter.v1.overlayfs/snapshots/NUMBER",
+    "io.containerd.snapshotter.v1.overlayfs/snapshots/ID",
     // containerd renames a bundle before it removes it, and never looks at a renamed one again.
     "io.containerd.runtime.v2.task/k8s.io/.ID",
     // Of a sandbox that was being made: containerd has its network before it stores the sandbox.
