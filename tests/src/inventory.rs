@@ -26,7 +26,7 @@ const STATE: [&str; 7] = [
 ];
 
 /// Parts of entries that change and are of no pod: directories with their contents.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 4] = [
     // Of the machine's systemd, which has the units of all instances: the instance's own are looked up.
     "/run/systemd/",
     // Of the tests of user namespaces (hack/containerd-up's overlay).
@@ -35,9 +35,6 @@ const OTHERS: [&str; 5] = [
     "/run/podshim/history.ID",
     // The files of one snapshot are its image's.
     "/snapshots/ID/",
-    // cAdvisor in the kubelet 1.20 reads them (memory.numa_stat) and leaves it to Go's garbage collector to close them,
-    // minutes later.
-    "descriptor of kubelet: /sys/fs/cgroup/",
 ];
 
 /// What there is, and how often. Ids and numbers are replaced by a word, so that entries of different pods compare equal.
@@ -58,12 +55,13 @@ impl Inventory {
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             found.add("process", command.split(" -").next().unwrap_or_default());
         }
-        for daemon in ["containerd", "kubelet"] {
-            let Ok(pid) = node.pid(&format!("{daemon}.pid")) else { continue };
+        // Not the kubelet's, which gets none from podshim: of two kubelets 1.20, one may have /dev/kmsg twice, and each
+        // leaves it to Go's garbage collector to close memory.numa_stat, minutes later.
+        if let Ok(pid) = node.pid("containerd.pid") {
             // A daemon that was killed has none.
             for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
                 let target = std::fs::read_link(entry.path()).unwrap_or_default();
-                found.add(&format!("descriptor of {daemon}"), &target.to_string_lossy());
+                found.add("descriptor of containerd", &target.to_string_lossy());
             }
         }
         for line in node.mounts()?.lines() {
