@@ -283,15 +283,15 @@ mod tests {
         }
     }
 
-    /// What is written of `document` if the kernel answers as `kernel` does to a file, its text and the files before it.
+    /// What is written of `document` if the kernel answers as `kernel` does to a file and what was written before it.
     fn written(
         version: CgroupVersion,
         document: &serde_json::Value,
-        kernel: impl Fn(&str, &str, &str) -> Option<io::ErrorKind>,
+        kernel: impl Fn(&str, &str) -> Option<io::ErrorKind>,
     ) -> io::Result<String> {
         let mut done = String::new();
         in_order(&understood(document).unwrap(), version, |setting| {
-            if let Some(refused) = kernel(&setting.file, &setting.text, &done) {
+            if let Some(refused) = kernel(&setting.file, &done) {
                 return Err(refused.into());
             }
             done += &format!("{}={} ", setting.file, setting.text);
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_limit_that_waits_for_another_is_written_after_it() {
         let waits = |needs: &'static [(&'static str, &'static str)]| {
-            move |file: &str, _: &str, done: &str| {
+            move |file: &str, done: &str| {
                 let has_to_wait = |(first, other): &(&str, &str)| *first == file && !done.contains(other);
                 needs.iter().any(has_to_wait).then_some(io::ErrorKind::InvalidInput)
             }
@@ -327,14 +327,14 @@ mod tests {
         let found = written(CgroupVersion::V1, &realtime, needs).unwrap();
         assert_eq!(found, "cpu.rt_runtime_us=500 cpu.rt_period_us=5000 ");
         // One that no other limit helps.
-        let pids = |file: &str, _: &str, _: &str| (file == "pids.max").then_some(io::ErrorKind::InvalidInput);
+        let pids = |file: &str, _: &str| (file == "pids.max").then_some(io::ErrorKind::InvalidInput);
         assert!(written(CgroupVersion::V2, &json!({"pids": {"limit": 5}}), pids).is_err());
     }
 
     #[test]
     fn a_file_that_the_caller_does_not_name_may_be_missing() {
         let lacks = |missing: &'static str| {
-            move |file: &str, _: &str, _: &str| file.contains(missing).then_some(io::ErrorKind::NotFound)
+            move |file: &str, _: &str| file.contains(missing).then_some(io::ErrorKind::NotFound)
         };
         for (document, missing, found) in [
             (json!({"memory": {"limit": -1}}), "swap", Some("memory.max=max ")),
