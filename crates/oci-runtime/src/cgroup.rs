@@ -7,6 +7,7 @@ pub mod abandoned;
 mod files;
 mod freezer;
 mod group;
+mod kernel_log;
 mod kill;
 pub mod oom;
 mod oom_score;

@@ -222,7 +222,7 @@ impl Launcher {
         // kernel may have given its pid to another process, whose cgroup must never be taken for this one's.
         let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
         let oom = cgroup.as_deref().and_then(|cgroup| {
-            let watch = OomWatch::new(cgroup);
+            let watch = OomWatch::new(cgroup, process.pid());
             watch
                 .inspect_err(
                     |error| warn!(container = runtime.id(), %error, "OOM kills will not be reported"),

@@ -10,13 +10,16 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::{
-    eventfd::{EfdFlags, EventFd},
-    inotify::{AddWatchFlags, InitFlags, Inotify},
+use nix::{
+    sys::{
+        eventfd::{EfdFlags, EventFd},
+        inotify::{AddWatchFlags, InitFlags, Inotify},
+    },
+    unistd::Pid,
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{files::Directory, group::Cgroup};
+use super::{files::Directory, group::Cgroup, kernel_log};
 use crate::async_file;
 
 /// First pause before a v1 counter is read again after a notification.
@@ -31,6 +34,8 @@ pub struct OomWatch {
     notifications: AsyncFd<File>,
     counter: Counter,
     seen: u64,
+    /// The container's first process.
+    pid: Pid,
     removed: Option<RemovedGroup>,
     /// The pause before the next read of a counter that may lag behind its notification.
     recheck: Option<Duration>,
@@ -45,7 +50,8 @@ struct RemovedGroup {
     /// Its count when the group's own was last read.
     seen: u64,
     /// Whether a change of the group's own count was ever notified: a group that reaches its limit does that before a
-    /// kill. Without it, a kill that the slice counted was in another container.
+    /// kill. Without it, a kill that the slice counted was in another container, unless the kernel's log names this one:
+    /// where systemd removes the group before the kernel's queue of notifications gets to it, there is none.
     notified: bool,
 }
 
@@ -75,11 +81,11 @@ impl Counter {
 }
 
 impl OomWatch {
-    /// Starts watching; kills before this call are not reported.
+    /// Starts watching the container of which `pid` is the first process; kills before this call are not reported.
     ///
     /// Fails with `Unsupported` if the container has no memory controller. A restart in place makes a new group, which
     /// needs a new watch (rule R6).
-    pub fn new(cgroup: &Cgroup) -> io::Result<Self> {
+    pub fn new(cgroup: &Cgroup, pid: Pid) -> io::Result<Self> {
         let (notifications, counter, slice) = match cgroup {
             Cgroup::V1(hierarchies) => {
                 let directory = hierarchies.memory.clone().ok_or_else(no_memory_controller)?;
@@ -103,7 +109,7 @@ impl OomWatch {
             slice,
             notified: false,
         });
-        Ok(Self { notifications, counter, seen, removed, recheck: None })
+        Ok(Self { notifications, counter, seen, pid, removed, recheck: None })
     }
 
     /// Waits for the next OOM kill and returns how many there were since the last report; `None` when the group has
@@ -146,9 +152,14 @@ impl OomWatch {
         let mut buffer = NotificationBuffer::default();
         let pending = self.notifications.get_ref().read(&mut buffer).unwrap_or_default();
         self.note(&buffer[..pending]);
-        let Some(removed) = self.removed.as_mut().filter(|removed| removed.notified) else { return 0 };
-        let kills = removed.slice.read().unwrap_or(removed.seen);
-        kills.saturating_sub(std::mem::replace(&mut removed.seen, kills))
+        let Some(removed) = &mut self.removed else { return 0 };
+        let count = removed.slice.read().unwrap_or(removed.seen);
+        let kills = count.saturating_sub(removed.seen);
+        if kills == 0 || !(removed.notified || kernel_log::has_killed_for_memory(self.pid)) {
+            return 0;
+        }
+        removed.seen = count;
+        kills
     }
 
     fn count_new(&mut self) -> Option<u64> {

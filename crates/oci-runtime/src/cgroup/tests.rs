@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::*;
@@ -18,6 +19,9 @@ const HYBRID_MOUNTS: &str = "\
 32 30 0:7 /outer /sys/fs/cgroup/memory rw,relatime shared:3 - cgroup cgroup rw,memory
 33 30 0:8 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 ";
+
+/// A shell's program that the kernel kills for its memory.
+const EATER: &str = "x=xxxxxxxx; while :; do x=$x$x; done";
 
 fn soon() -> Instant {
     Instant::now() + DEADLINE
@@ -263,21 +267,20 @@ fn numbers_of_a_group_that_is_gone_are_absent_not_errors() {
         assert_eq!(*stats, v1::Stats { cpu: stats.cpu.clone(), ..v1::Stats::default() });
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
         assert!(Cgroup::of_pid(created.process.pid()).is_err());
-        assert!(OomWatch::new(&cgroup).is_err());
+        assert!(OomWatch::new(&cgroup, created.process.pid()).is_err());
     });
 }
 
 #[test]
 fn an_oom_kill_in_a_v1_container_is_reported() {
     run(async {
-        let eater = "x=xxxxxxxx; while :; do x=$x$x; done";
-        let script = format!("while [ ! -e /tmp/go ]; do sleep 0.01; done; sh -c '{eater}'; exec sleep 1000");
+        let script = format!("while [ ! -e /tmp/go ]; do sleep 0.01; done; sh -c '{EATER}'; exec sleep 1000");
         let test = TestContainer::new(&["sh", "-c", &script], |spec| {
             let memory = serde_json::json!({"limit": 16777216, "swap": 16777216});
             spec["linux"]["resources"] = serde_json::json!({"memory": memory});
         });
         let (created, cgroup) = start(&test).await;
-        let mut watch = OomWatch::new(&cgroup).unwrap();
+        let mut watch = OomWatch::new(&cgroup, created.process.pid()).unwrap();
         fs::write(test.container.bundle().rootfs().join("tmp/go"), "").unwrap();
         assert!(within(watch.next()).await.unwrap() >= 1);
         assert!(created.process.is_running());
@@ -296,7 +299,7 @@ fn an_oom_kill_in_a_v2_group_is_reported_once() {
         let set =
             |kills: u64| write(directory.path(), &[("memory.events", &format!("oom 9\noom_kill {kills}\n"))]);
         set(2);
-        let mut watch = OomWatch::new(&Cgroup::V2(directory.path().to_owned())).unwrap();
+        let mut watch = OomWatch::new(&Cgroup::V2(directory.path().to_owned()), Pid::this()).unwrap();
         set(5);
         assert_eq!(within(watch.next()).await, Some(3));
         let again = tokio::time::timeout(Duration::from_millis(20), watch.next()).await;
@@ -326,7 +329,7 @@ fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
             set(&group, 0);
             let watched = |kills: u64| {
                 set(slice.path(), kills);
-                OomWatch::new(&Cgroup::V2(group.clone())).unwrap()
+                OomWatch::new(&Cgroup::V2(group.clone()), Pid::this()).unwrap()
             };
             let mut killed = watched(3);
             // The kernel notifies that the limit was reached, and delays the notification of the kill.
@@ -344,6 +347,38 @@ fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
             fs::remove_dir_all(&scope).unwrap();
             set(slice.path(), 5);
             assert_eq!(quiet.new_kills(), 0, "it never reached its limit: another was killed");
+        }
+    });
+}
+
+/// systemd had removed the scope before the kernel's queue of notifications got to its limit (in a virtual machine of one
+/// busy processor).
+#[test]
+fn an_oom_kill_that_was_not_notified_is_read_from_the_kernels_log() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", EATER], |spec| {
+            let memory = serde_json::json!({"limit": 16777216, "swap": 16777216});
+            spec["linux"]["resources"] = serde_json::json!({"memory": memory});
+        });
+        let victim = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        test.container.start().await.unwrap();
+        let pid = victim.process.pid();
+        assert_eq!(within(victim.exit).await.signal, Some(9));
+        test.container.delete(crate::runtime::DeleteMode::Ended).await.unwrap();
+
+        let slice = tempfile::tempdir().unwrap();
+        let scope = slice.path().join("cri-containerd-1.scope");
+        let set = |directory: &Path, kills: u64| {
+            write(directory, &[("memory.events", &format!("oom_kill {kills}\n"))]);
+        };
+        for (pid, kills) in [(pid, 1), (Pid::this(), 0)] {
+            fs::create_dir(&scope).unwrap();
+            set(&scope, 0);
+            set(slice.path(), 3);
+            let mut watch = OomWatch::new(&Cgroup::V2(scope.clone()), pid).unwrap();
+            fs::remove_dir_all(&scope).unwrap();
+            set(slice.path(), 4);
+            assert_eq!((watch.new_kills(), watch.new_kills()), (kills, 0));
         }
     });
 }
