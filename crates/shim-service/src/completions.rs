@@ -173,7 +173,7 @@ impl Watch {
                 tokio::select! {
                     biased;
                     exit = &mut exit => break exit,
-                    Some(_) = next_oom(&mut oom) => {
+                    _ = next_oom(&mut oom) => {
                         let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
                     }
                 }
@@ -187,16 +187,12 @@ impl Watch {
     }
 }
 
-/// The next OOM kill. Pending for ever where none is watched, or none can come any more.
-async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
-    match watch {
-        Some(oom) => match oom.next().await {
-            Some(kills) => Some(kills),
-            None => {
-                *watch = None;
-                std::future::pending().await
-            }
-        },
-        None => std::future::pending().await,
+/// The next OOM kill. Pending for ever where none is watched, or its group seems to be gone: the exit asks once more.
+async fn next_oom(watch: &mut Option<OomWatch>) -> u64 {
+    if let Some(oom) = watch
+        && let Some(kills) = oom.next().await
+    {
+        return kills;
     }
+    std::future::pending().await
 }
