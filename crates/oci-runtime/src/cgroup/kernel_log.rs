@@ -13,6 +13,9 @@ use nix::{libc, unistd::Pid};
 /// The longest record (`CONSOLE_EXT_LOG_MAX`): a shorter buffer makes the read fail.
 const LONGEST_RECORD: usize = 8192;
 
+/// More than the log holds. A log that is written as fast as it is read has no end.
+const MOST_RECORDS: usize = 1 << 16;
+
 /// Whether the kernel has killed a process because its control group, or the node, had no memory left. Where the log cannot
 /// be read, or has other numbers for processes (in a pid namespace of the node's own), no.
 pub(super) fn has_killed_for_memory(pid: Pid) -> bool {
@@ -24,7 +27,7 @@ pub(super) fn has_killed_for_memory(pid: Pid) -> bool {
 fn names_victim(mut log: impl Read, pid: Pid) -> bool {
     let words = format!("of memory: Killed process {pid} (");
     let mut record = [0; LONGEST_RECORD];
-    loop {
+    for _ in 0..MOST_RECORDS {
         match log.read(&mut record) {
             Ok(0) => return false,
             Ok(length) if contains(&record[..length], words.as_bytes()) => return true,
@@ -34,6 +37,7 @@ fn names_victim(mut log: impl Read, pid: Pid) -> bool {
             Err(_) => return false,
         }
     }
+    false
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
@@ -59,6 +63,15 @@ mod tests {
         }
     }
 
+    /// A log without an end.
+    struct Flood;
+
+    impl Read for Flood {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            b"6,1,1,-;x\n".as_slice().read(buffer)
+        }
+    }
+
     #[test]
     fn the_kernels_log_names_whom_it_killed() {
         let log = || {
@@ -75,5 +88,6 @@ mod tests {
         for (pid, is_victim) in [(16835, true), (1683, false), (6835, false), (168_350, false)] {
             assert_eq!(names_victim(log(), Pid::from_raw(pid)), is_victim, "{pid}");
         }
+        assert!(!names_victim(Flood, Pid::from_raw(1)));
     }
 }
