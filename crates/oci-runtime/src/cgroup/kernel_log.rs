@@ -30,7 +30,7 @@ fn names_victim(mut log: impl Read, pid: Pid) -> bool {
     for _ in 0..MOST_RECORDS {
         match log.read(&mut record) {
             Ok(0) => return false,
-            Ok(length) if contains(&record[..length], words.as_bytes()) => return true,
+            Ok(length) if String::from_utf8_lossy(&record[..length]).contains(&words) => return true,
             Ok(_) => {}
             // The kernel has written over the next record; the one after it follows.
             Err(error) if [ErrorKind::BrokenPipe, ErrorKind::Interrupted].contains(&error.kind()) => {}
@@ -38,10 +38,6 @@ fn names_victim(mut log: impl Read, pid: Pid) -> bool {
         }
     }
     false
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }
 
 #[cfg(test)]
