@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;
 use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 
-/// Bytes of the binary: 2 MiB.
-const BINARY: u64 = 2 << 20;
+/// Bytes of the binary: 2.5 MiB.
+const BINARY: u64 = 5 << 19;
 /// Bytes of the `podshim` command.
 const COMMAND: u64 = 2_500_000;
 /// Resident memory in kB, for a pod of pause and three containers. Most of it is code that the shims of a node share.
