@@ -22,6 +22,19 @@ show_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
 
 need_root() { [ "$(id -u)" = 0 ] || die "must run as root (namespaces, mounts and cgroups)"; }
 
+# need_rust: ends the script where the compiler is missing or too old. Debian's own cargo cannot even read Cargo.toml, and says
+# that it "expected a boolean or an integer".
+need_rust() {
+    local wanted found
+    command -v cargo >/dev/null && command -v rustc >/dev/null || die "Rust is missing: install it with rustup"
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+    found=$(cd "$ROOT" && rustc --version) || die "this Rust does not run: the error above says why"
+    found=${found#rustc } found=${found%% *}
+    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
+        die "needs Rust $wanted or later, and $(command -v rustc) is $found. A distribution's own is often too old:" \
+            "install Rust with rustup, or update it: rustup update stable"
+}
+
 # A zombie counts as gone: not every init reaps at once.
 alive() {
     local field status=''

@@ -233,7 +233,8 @@ fn the_build_shortens_the_directories_that_the_programs_name() {
         let text = fs::read_to_string(own.join(name)).expect("the script");
         repository.script(&format!("a place/{name}"), &text);
     }
-    let compiler = "#!/bin/sh\ncase $* in *target-libdir*) echo / ;; *) echo '/the rust' ;; esac\n";
+    repository.write("a place/Cargo.toml", "rust-version = \"1.91\"\n");
+    let compiler = "#!/bin/sh\ncase $* in --version) echo rustc 1.91.0 ;; *target-libdir*) echo / ;; *) echo '/the rust' ;; esac\n";
     repository.script("tools/rustc", compiler);
     let cargo = r#"#!/bin/sh
 printf %s "$CARGO_ENCODED_RUSTFLAGS" | tr '\037' '\n' >~/flags
