@@ -24,7 +24,8 @@ use crate::warning::Warning;
 
 pub use value::ValueProblem;
 use value::{
-    choices_of, count_of, duration_of, duration_within, size_of, sysctls_of, text_of, word_of, words_of,
+    choices_of, count_of, duration_of, duration_within, priority_of, size_of, sysctls_of, text_of, word_of,
+    words_of,
 };
 
 /// The node's configuration. The default is that of a node without a file.
@@ -42,6 +43,8 @@ pub struct Node {
     min_period: Option<Duration>,
     min_backoff: Option<Duration>,
     max_pattern: Option<usize>,
+    /// N11: lower ones count as this.
+    min_drain_priority: i32,
     history: History,
     sandbox: SandboxMaker,
     sandbox_sysctls: Vec<(String, String)>,
@@ -133,6 +136,7 @@ enum NodeKey {
     MinPeriod,
     MinBackoff,
     MaxPattern,
+    MinDrainPriority,
     ReplaceWait,
     LoneStopWindow,
     VisibleAfter,
@@ -144,7 +148,7 @@ enum NodeKey {
     Read,
 }
 
-const KEYS: [(&str, NodeKey); 21] = [
+const KEYS: [(&str, NodeKey); 22] = [
     ("grace", NodeKey::Grace),
     ("gate-timeout", NodeKey::GateTimeout),
     ("zero-grace", NodeKey::ZeroGrace),
@@ -160,6 +164,7 @@ const KEYS: [(&str, NodeKey); 21] = [
     ("visible-after", NodeKey::VisibleAfter),
     ("min-backoff", NodeKey::MinBackoff),
     ("max-pattern", NodeKey::MaxPattern),
+    ("min-drain-priority", NodeKey::MinDrainPriority),
     ("history-size", NodeKey::HistorySize),
     ("history-namespace-size", NodeKey::HistoryNamespaceSize),
     ("history-age", NodeKey::HistoryAge),
@@ -244,6 +249,7 @@ impl Node {
                 self.min_backoff = Some(duration_within(value, MIN_BACKOFF, MOST_OF_A_BOUND)?)
             }
             NodeKey::MaxPattern => self.max_pattern = Some(count_of(value, 16, MAX_PATTERN)?),
+            NodeKey::MinDrainPriority => self.min_drain_priority = priority_of(value)?,
             NodeKey::ReplaceWait => {
                 self.defaults.replace_wait = duration_within(value, MIN_REPLACE_WAIT, MAX_REPLACE_WAIT)?;
             }
@@ -281,15 +287,18 @@ impl Node {
         let all: Vec<(&str, &str)> = annotations.into_iter().collect();
         let ours: Vec<_> = all.iter().copied().filter(|(key, _)| key.starts_with(PREFIX)).collect();
         let mut parsed = parse(ours.iter().copied())?;
-        if let Some(plan) = &mut parsed.plan {
-            let mut errors = Vec::new();
-            for (key, value) in &ours {
-                self.check_key(key.strip_prefix(PREFIX).unwrap_or_default(), value.trim(), &mut errors);
-            }
+        let mut errors = Vec::new();
+        // Also of a pod without a plan, which may have keys that need none (11.2).
+        for (key, value) in &ours {
+            self.check_key(key.strip_prefix(PREFIX).unwrap_or_default(), value.trim(), &mut errors);
+        }
+        if let Some(plan) = &parsed.plan {
             self.check_plan(plan, &mut errors);
-            if let Some(invalid) = InvalidPlan::from_errors(errors) {
-                return Err(invalid);
-            }
+        }
+        if let Some(invalid) = InvalidPlan::from_errors(errors) {
+            return Err(invalid);
+        }
+        if let Some(plan) = &mut parsed.plan {
             let says = |word: &str| ours.iter().any(|(key, _)| key.strip_prefix(PREFIX) == Some(word));
             self.complete(plan, says);
         } else if self.kruise == KruiseMarks::Read {
@@ -313,6 +322,12 @@ impl Node {
     /// Whether Kruise's marks on a pod count.
     pub fn kruise_marks(&self) -> KruiseMarks {
         self.kruise
+    }
+
+    /// N11: the priority with which a pod counts in a drain of this node, if its own is `own`. Lower ones would each take a part of
+    /// the drain's time from all that come after them.
+    pub fn drain_priority(&self, own: i32) -> i32 {
+        own.max(self.min_drain_priority)
     }
 
     /// How much podshim keeps of pods that are gone.

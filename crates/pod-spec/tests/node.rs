@@ -37,6 +37,8 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ("min-period = \"1ms\"", "line 1: min-period: must be between 100ms and 1h"),
         ("replace-wait = \"0s\"", "line 1: replace-wait: must be between 1s and 24h"),
         ("lone-stop-window = \"2m\"", "line 1: lone-stop-window: must be between 100ms and 1m"),
+        ("min-drain-priority = 1", "line 1: min-drain-priority: must be between -2147483648 and 0"),
+        ("min-drain-priority = \"low\"", "line 1: min-drain-priority: must be a number"),
         ("visible-after = \"5\"", "line 1: visible-after: must be a number"),
         ("visible-after = -1", "line 1: visible-after: must be between 0 and 4294967295"),
         (
@@ -122,6 +124,25 @@ fn what_a_pod_does_not_say_the_node_says() {
     // Without a sidecar there is no order to keep, which is no error.
     let plan = pod(&node, &[("plan", "app=main")]).expect("a pod").plan.expect("a plan");
     assert_eq!(plan.settings.zero_grace, ZeroGrace::Obey);
+}
+
+/// N11: a pod that names a lower one takes no time of a drain from the others, unless the node lets it.
+#[test]
+fn n11_found_h8_a_node_says_how_low_a_pod_may_go() {
+    let usual = Node::default();
+    assert_eq!([-5, 0, 1000].map(|own| usual.drain_priority(own)), [0, 0, 1000]);
+    let low = node("min-drain-priority = -10");
+    assert_eq!([-11, -10, -5, 7].map(|own| low.drain_priority(own)), [-10, -10, -5, 7]);
+}
+
+/// 11.2, DESIGN §6: what a node forbids is refused in a pod without a plan too, where the key needs none.
+#[test]
+fn n11_found_h8_a_node_forbids_a_key_that_needs_no_plan() {
+    let node = node("forbid = [\"drain-priority\"]");
+    let refused = pod(&node, &[("drain-priority", "-1")]).expect_err("forbidden").to_string();
+    assert_eq!(refused, "podshim.io/drain-priority: \"drain-priority\" is forbidden on this node");
+    pod(&node, &[]).expect("it says nothing");
+    pod(&Node::default(), &[("drain-priority", "-1")]).expect("allowed");
 }
 
 /// T15, T16, R12: what only the node sets.

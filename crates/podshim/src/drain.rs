@@ -14,6 +14,7 @@ use control_api::Container;
 use control_api::client::{Client, ClientError};
 use control_api::container::State;
 use control_api::entry::Entry;
+use pod_spec::Node;
 
 /// How long a shim may take to answer.
 const CALL_LIMIT: Duration = Duration::from_secs(2);
@@ -23,6 +24,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// runtime take after that.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
+/// N11: into so many parts the time of a drain is divided at most, so that no number of classes leaves a pod without any.
+const MOST_CLASSES: usize = 8;
 /// How often a shim may answer as if it were about to exit, before that counts as a failure.
 const MAX_END_ANSWERS: usize = 20;
 
@@ -52,7 +55,7 @@ pub enum End {
 }
 
 /// Ends the pods of all shims below `state_root`, and calls `report` for each as it ends. It lists the directory
-/// repeatedly, to find pods that were just being created too. The caller must have made sure that no new pods begin.
+/// repeatedly, to find pods that were just being created too. `node` bounds the pods' own priorities. The caller must have made sure that no new pods begin.
 /// A pod that has not ended when the time of its class is over has its time cut short (T9).
 ///
 /// # Errors
@@ -60,9 +63,11 @@ pub enum End {
 #[allow(clippy::disallowed_methods, reason = "a command that waits; no decision about a pod is made here")]
 pub fn drain(
     state_root: &Path,
+    node: &Node,
     timeout: Option<Duration>,
     mut report: impl FnMut(&Ended),
 ) -> std::io::Result<Vec<Ended>> {
+    let priority_of = |entry: &Entry| node.drain_priority(entry.drain_priority);
     let begin = Instant::now();
     let (sender, ends) = channel();
     let mut asked: BTreeSet<PathBuf> = BTreeSet::new();
@@ -72,13 +77,13 @@ pub fn drain(
         let entries = Entry::list(state_root)?;
         if class.is_none() {
             let waiting = entries.iter().filter(|entry| !asked.contains(&entry.socket));
-            let waiting: BTreeSet<i32> = waiting.map(|entry| entry.drain_priority).collect();
+            let waiting: BTreeSet<i32> = waiting.map(priority_of).collect();
             class = Class::first_of(&waiting, begin.elapsed(), timeout);
         }
         // Return only after a listing that found no new pod.
         let Some(current) = class else { return Ok(ended) };
         for entry in entries {
-            if entry.drain_priority <= current.priority && asked.insert(entry.socket.clone()) {
+            if priority_of(&entry) <= current.priority && asked.insert(entry.socket.clone()) {
                 let sender = sender.clone();
                 thread::spawn(move || {
                     let end = end_pod(&entry.socket, begin, current.until);
@@ -111,10 +116,11 @@ struct Class {
 
 impl Class {
     /// N11: the lowest of some classes, which gets an equal part of the time that is left to all: what it leaves over, the next
-    /// ones get.
+    /// ones get. Of more than [`MOST_CLASSES`] the lowest ones are one.
     fn first_of(waiting: &BTreeSet<i32>, elapsed: Duration, timeout: Option<Duration>) -> Option<Self> {
-        let parts = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-        let priority = *waiting.first()?;
+        let parts = waiting.len().min(MOST_CLASSES);
+        let priority = *waiting.iter().nth(waiting.len() - parts)?;
+        let parts = u32::try_from(parts).unwrap_or(u32::MAX);
         let until = timeout.map(|timeout| elapsed + timeout.saturating_sub(elapsed) / parts);
         Some(Self { priority, until })
     }
@@ -187,5 +193,14 @@ mod tests {
         assert_eq!(first(400, Some(seconds(300))), Some(Class { priority: -1, until: Some(seconds(400)) }));
         assert_eq!(first(60, None), Some(Class { priority: -1, until: None }));
         assert_eq!(Class::first_of(&BTreeSet::new(), seconds(0), None), None);
+    }
+
+    /// N11: a hundred classes leave a pod an eighth of the time all the same; the lowest ones end together.
+    #[test]
+    fn n11_found_h8_no_number_of_classes_takes_all_the_time() {
+        let waiting: BTreeSet<i32> = (1..=100).collect();
+        let (elapsed, timeout) = (Duration::ZERO, Some(Duration::from_secs(24)));
+        let first = Class::first_of(&waiting, elapsed, timeout);
+        assert_eq!(first, Some(Class { priority: 93, until: Some(Duration::from_secs(3)) }));
     }
 }

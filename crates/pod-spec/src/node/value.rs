@@ -74,6 +74,13 @@ pub(super) fn count_of(value: Value, least: usize, most: usize) -> Result<usize,
     Err(ValueProblem::Range { least: least.to_string(), most: most.to_string() })
 }
 
+/// A priority of a drain that pods may go down to (N11): 0, which is that of a pod without the key, or less.
+pub(super) fn priority_of(value: Value) -> Result<i32, ValueProblem> {
+    let Value::Number(number) = value else { return Err(ValueProblem::Kind("a number")) };
+    let least = || ValueProblem::Range { least: i32::MIN.to_string(), most: 0.to_string() };
+    i32::try_from(number).ok().filter(|priority| *priority <= 0).ok_or_else(least)
+}
+
 /// A size in bytes, as Kubernetes writes it.
 pub(super) fn size_of(value: Value) -> Result<u64, ValueProblem> {
     const KIND: ValueProblem = ValueProblem::Kind("a size, such as \"64Mi\"");

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use control_api::paths::{DRAINING_FILE, STATE_ROOT};
+use control_api::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
+use pod_spec::Node;
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
@@ -88,6 +89,11 @@ fn mark(file: &Path) -> io::Result<()> {
     fs::write(file, "podshim drain\n")
 }
 
+/// What the node's file says of priorities. A mistake in it is a finding of `podshim doctor`, and no reason not to drain.
+fn node() -> Node {
+    fs::read_to_string(NODE_FILE).ok().and_then(|text| Node::parse(&text).ok()).unwrap_or_default()
+}
+
 fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Result<Outcome, CommandError> {
     let paint = ColorMode::of(&io::stdout());
     let report = |ended: &Ended| {
@@ -101,7 +107,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
             let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
         }
     };
-    let all = drain(state_root, timeout, report)?;
+    let all = drain(state_root, &node(), timeout, report)?;
     let late = all.iter().filter(|ended| ended.end != End::InTime).count();
     let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
     match (format, late) {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
@@ -38,9 +38,10 @@ pub struct Arguments {
     node: NodeArguments,
 }
 
-/// How long one read or write of a scraper's connection may take, and how large its request may be.
+/// How long a scraper's whole request may take, from its connection to the end of the answer, and how large it may be. The
+/// next scraper waits as long.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
-const REQUEST_BYTES: u64 = 8192;
+const REQUEST_BYTES: usize = 8192;
 /// The text is valid in both formats, but a scraper takes the type for its parser's choice. In the older one a counter has no
 /// type.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -85,9 +86,45 @@ fn serve(address: SocketAddr, root: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
-    stream.set_read_timeout(Some(REQUEST_LIMIT))?;
-    stream.set_write_timeout(Some(REQUEST_LIMIT))?;
+/// A scraper's connection, whose reads and writes together end at one moment.
+struct Connection {
+    stream: TcpStream,
+    until: Instant,
+}
+
+#[allow(clippy::disallowed_methods, reason = "a command that waits; no decision about a pod is made here")]
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, until: Instant::now() + REQUEST_LIMIT }
+    }
+
+    /// What is left for the next read or write.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn answer(stream: TcpStream, root: &Path) -> io::Result<()> {
+    let mut stream = Connection::new(stream);
     let head = head(&mut stream)?;
     let request = head.lines().next().unwrap_or_default();
     let format = if accepts_open_metrics(&head) { OPEN_METRICS } else { TEXT_FORMAT };
@@ -114,12 +151,14 @@ fn accepts_open_metrics(head: &str) -> bool {
 }
 
 /// Reads the head of a request.
-fn head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    let mut limited = stream.take(REQUEST_BYTES);
-    while !head.ends_with(b"\r\n\r\n") && limited.read(&mut byte)? == 1 {
-        head.push(byte[0]);
+fn head(connection: &mut Connection) -> io::Result<String> {
+    let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
+    while head.len() < REQUEST_BYTES && !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let most = chunk.len().min(REQUEST_BYTES - head.len());
+        match connection.read(&mut chunk[..most])? {
+            0 => break,
+            length => head.extend_from_slice(&chunk[..length]),
+        }
     }
     Ok(String::from_utf8_lossy(&head).into_owned())
 }

@@ -279,6 +279,7 @@ fn metrics_are_written_and_served() {
         "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
     assert!(scraped.starts_with(open_metrics) && scraped.ends_with(&text), "{scraped}");
     drop(silent);
+    a_slow_scraper_has_two_seconds_in_all(address);
     // The server reads at most so many bytes: it does not wait for the end of an endless head.
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");
     assert_eq!(endless.len(), 8192);
@@ -290,6 +291,20 @@ fn metrics_are_written_and_served() {
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
     let status = served.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{status}");
+}
+
+/// A scraper that sends a byte each half second, for as long as it is let: the next one is served all the same.
+fn a_slow_scraper_has_two_seconds_in_all(address: &str) {
+    let mut slow = TcpStream::connect(address).unwrap();
+    let began = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    // The server closes the connection: a write to it fails after that.
+    let drips = (0..20).take_while(|_| {
+        thread::sleep(Duration::from_millis(500));
+        slow.write_all(b"G").is_ok()
+    });
+    let drips = drips.count();
+    let took = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(began);
+    assert!(drips < 12, "the server listened to {drips} bytes of a slow scraper for {took:?}");
 }
 
 /// N3: without the shim's program containerd could not clean up after a pod, so `uninstall` names each pod, also one whose
