@@ -109,7 +109,7 @@ fn printed(output: &Output) -> String {
 
 /// What was enabled before stays so, and no more: also where apt-get fails, and where the machine says itself what may start.
 #[test]
-fn n4_no_service_of_a_package_is_started_or_stays_enabled() {
+fn found_n4_no_service_of_a_package_is_started_or_stays_enabled() {
     for (fails, policy) in [("0", None), ("0", Some("#!/bin/sh\nexit 0\n")), ("100", None)] {
         let machine = Machine::new("1.99.0");
         if let Some(policy) = policy {
@@ -132,7 +132,7 @@ fn n4_no_service_of_a_package_is_started_or_stays_enabled() {
 /// The file that denies a start denies nothing when its setup is gone, as after `kill -9`.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test runs what dpkg runs")]
-fn n4_what_a_killed_setup_leaves_denies_nothing() {
+fn found_n4_what_a_killed_setup_leaves_denies_nothing() {
     let machine = Machine::new("1.99.0");
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/lib/packages.sh");
     let mut shell = Command::new("bash");
@@ -144,7 +144,7 @@ fn n4_what_a_killed_setup_leaves_denies_nothing() {
 }
 
 #[test]
-fn n4_each_part_gets_what_it_needs() {
+fn found_n4_each_part_gets_what_it_needs() {
     let build = ["build-essential", "libprotobuf-dev", "protobuf-compiler"];
     let demo =
         ["busybox-static", "containerd", "containernetworking-plugins", "iproute2", "runc", "util-linux"];
@@ -160,7 +160,7 @@ fn n4_each_part_gets_what_it_needs() {
 }
 
 #[test]
-fn n4_the_demo_installs_its_own_part_only() {
+fn found_n4_the_demo_installs_its_own_part_only() {
     let machine = Machine::new("1.99.0");
     machine.script("work/hack/build", "#!/bin/sh\nexit 7\n");
     let output = machine.runs(&["demo"], &[]);
@@ -173,7 +173,7 @@ fn n4_the_demo_installs_its_own_part_only() {
 
 /// Debian's own cargo says "expected a boolean or an integer" of Cargo.toml.
 #[test]
-fn n18_a_rust_that_is_too_old_is_an_error_before_anything_else() {
+fn found_n18_a_rust_that_is_too_old_is_an_error_before_anything_else() {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     for call in [&["setup"][..], &["setup", "--for", "build"], &["build"], &["demo"]] {
         let machine = Machine::new("1.63.0");
@@ -195,7 +195,7 @@ fn n18_a_rust_that_is_too_old_is_an_error_before_anything_else() {
 
 /// The README and the toolchain's file say it too.
 #[test]
-fn n18_the_readme_and_the_toolchain_file_have_the_version_of_rust() {
+fn found_n18_the_readme_and_the_toolchain_file_have_the_version_of_rust() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = fs::read_to_string(root.join("README.md")).expect("the README");
     let wanted = env!("CARGO_PKG_RUST_VERSION");
