@@ -261,9 +261,11 @@ impl Container {
             || (self.part == Part::Passthrough && self.has_process())
     }
 
-    /// Whether a stop interrupts its work: it was signalled, or was about to be restarted (R7).
+    /// Whether a stop interrupts its work: its end had begun, or it was about to be restarted (R7). Not by SIGKILL alone, which
+    /// leaves no code of the program's own.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.ending.is_signalled()
+            || self.hooks.have_begun_in_program()
             || matches!(self.phase, Phase::BackingOff { .. } | Phase::Recreating { .. })
     }
 

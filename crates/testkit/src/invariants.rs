@@ -70,10 +70,14 @@ pub(crate) struct Invariants {
 }
 
 impl Invariants {
-    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job shows only 0.
+    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job shows only 0; an interrupted init
+    /// never shows 0 elsewhere (I4).
     fn may_show_for_policy(&self, id: &ContainerId, shown: Exit, real: Exit) -> bool {
         let Some(container) = self.containers.get(id) else { return false };
         let as_stopped = real.code == 0 && shown.code == 143;
+        if container.role == Some(Role::Init) && container.interrupted && as_stopped {
+            return true;
+        }
         self.policy() == Some(RestartPolicy::OnFailure)
             && match container.role {
                 Some(Role::Sidecar) => as_stopped,
@@ -81,7 +85,7 @@ impl Invariants {
                 Some(Role::Main) => {
                     let restarts =
                         self.member(&container.name).is_some_and(|member| member.restart.is_some());
-                    as_stopped && self.stopping && (container.stop_signals > 0 || restarts)
+                    as_stopped && self.stopping && (container.interrupted || restarts)
                 }
                 Some(Role::Init) => shown.code == 0 && self.stopping,
                 None => false,
@@ -278,11 +282,12 @@ impl Invariants {
         }
     }
 
-    /// I4: an init whose started program exited with 0 has completed.
+    /// I4: an init whose started program exited with 0 has completed, unless it was interrupted.
     fn completed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         let zero = container.last_exit.is_some_and(|exit| exit.code == 0);
-        if container.role == Some(Role::Init) && container.begun && container.exited_in_program && zero {
+        let is_own = container.begun && container.exited_in_program && !container.interrupted;
+        if container.role == Some(Role::Init) && is_own && zero {
             let name = container.name.clone();
             self.members.entry(name).or_default().completed = true;
         }

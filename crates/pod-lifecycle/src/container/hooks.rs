@@ -22,6 +22,8 @@ pub(crate) struct Hooks {
     on_terminate: Progress,
     /// H2: once for each incarnation.
     pre_stop: Progress,
+    /// Whether a hook of a stop has begun in this incarnation: its exit is not its own any more (I4, J10).
+    in_program: Progress,
     /// The stop signal that comes after the hooks.
     waiting: Option<Waiting>,
     /// H6: exits before its turn since its on-terminate hook began.
@@ -73,6 +75,11 @@ impl Hooks {
         }
     }
 
+    /// I4, J10: whether a hook of a stop has begun in the program that runs now.
+    pub(crate) fn have_begun_in_program(&self) -> bool {
+        self.in_program == Progress::Begun
+    }
+
     /// Whether a stop signal waits for the hooks.
     pub(crate) fn has_waiting_stop(&self) -> bool {
         self.waiting.is_some()
@@ -99,8 +106,9 @@ impl Hooks {
         match hook {
             Hook::OnTerminate => self.on_terminate = Progress::Begun,
             Hook::PreStop => self.pre_stop = Progress::Begun,
-            Hook::Migrate => {}
+            Hook::Migrate => return,
         }
+        self.in_program = Progress::Begun;
     }
 
     /// A hook has ended.
@@ -133,11 +141,15 @@ impl Hooks {
     pub(crate) fn new_incarnation(&mut self) {
         self.waiting = None;
         self.pre_stop = Progress::Due;
+        self.in_program = Progress::Due;
     }
 
     /// T14: what lives goes on, and the next stop is another one.
     pub(crate) fn new_round(&mut self) {
         self.on_terminate = Progress::Due;
+        if !self.has_waiting_stop() {
+            self.in_program = Progress::Due;
+        }
         self.exits = 0;
     }
 }

@@ -33,6 +33,8 @@ fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u3
         (Some(_), Role::Sidecar) if pod.masks_exit_codes() => 0,
         // A complete job would never end if its caller ran this init again.
         (Some(stop), Role::Init) if by_code && stop.cause() == StopCause::Completed => 0,
+        // J10, I4: its work is not done.
+        (_, Role::Init) if container.is_interrupted() => not_zero(real),
         // J10: an interrupted main must not be taken for a finished one.
         (Some(stop), Role::Main)
             if by_code && stop.is_ours() && stop.goes_on() && container.is_interrupted() =>

@@ -78,7 +78,8 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
         Some(_) if is_renewed(pod, container) && !restarts_after(pod, container, exit.code) => {
             renew(pod, id, exit);
         }
-        Some(Role::Init) if exit.code == 0 => init_completed(pod, id, exit),
+        // I4: who ended it counts before its code.
+        Some(Role::Init) if exit.code == 0 && !container.is_interrupted() => init_completed(pod, id, exit),
         Some(_) if restarts_after(pod, container, exit.code) => {
             // I7: a container that podshim ended for its group's failure is not another failure.
             if container.ending.next_exit().is_unasked() {

@@ -26,6 +26,7 @@ impl Invariants {
         if let Some(container) = self.containers.get_mut(id) {
             container.hook = Some(hook);
             container.hook_since = self.now;
+            container.interrupted |= hook != Hook::Migrate;
             container.hooks_run.push(hook);
         }
         Ok(())

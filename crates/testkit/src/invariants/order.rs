@@ -219,6 +219,7 @@ impl Invariants {
         container.killed |= is_kill;
         if is_stop && !is_kill {
             container.stop_signals += 1;
+            container.interrupted = true;
             container.held = None;
         }
         Ok(())
@@ -430,7 +431,6 @@ impl Invariants {
 
     fn round_ends(&mut self) {
         self.stop_asked.clear();
-        self.asked.clear();
         self.kill_by = None;
         self.own_budget = None;
         let living: Vec<_> = self
@@ -441,7 +441,10 @@ impl Invariants {
             .collect();
         for container in self.containers.values_mut() {
             container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
+            // I4: what went on after a stop was interrupted by nothing but its own signal.
+            container.interrupted &= container.stop_signals > 0 || self.asked.contains(&container.name);
         }
+        self.asked.clear();
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
             if living.contains(name) {

@@ -52,6 +52,8 @@ pub(super) struct Container {
     pub(super) is_ordered_above: bool,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
+    /// The end of this incarnation had begun when it exited, or has: a hook of its stop ran in it, or it got a stop signal (I4).
+    pub(super) interrupted: bool,
     /// The hook that runs.
     pub(super) hook: Option<Hook>,
     /// When it began.
@@ -105,6 +107,7 @@ impl Container {
             held_since: PodTime::ZERO,
             kubelet: spec.kubelet,
             gate_failed: false,
+            interrupted: false,
             hook: None,
             hook_since: PodTime::ZERO,
             hooks_run: Vec::new(),
@@ -120,6 +123,7 @@ impl Container {
         self.stop_signals = 0;
         self.killed = false;
         self.gate_failed = false;
+        self.interrupted = false;
         self.last_exit = None;
         self.exited_in_program = false;
         self.hooks_run.retain(|hook| *hook == Hook::OnTerminate);
