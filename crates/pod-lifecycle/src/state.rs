@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_spec::{ExitCodes, Link, Others, Plan, RestartPolicy, Role, Settings};
+use pod_spec::{ExitCodes, KubeletsOwn, Link, Others, Plan, RestartPolicy, Role, Settings};
 
 use crate::container::exec::Exec;
 use crate::container::{Container, RemovedContainer};
@@ -40,6 +40,8 @@ pub(crate) struct State {
     named: usize,
     /// What a main waits for that only `*=main` names; `None` if the plan has no `*=main` (S8).
     unnamed_main: Option<Vec<Link>>,
+    /// Which containers never become one of these (S8).
+    kubelets_own: KubeletsOwn,
     containers: BTreeMap<ContainerId, Container>,
     pub(crate) sandbox: Sandbox,
     stop: Option<Stop>,
@@ -149,6 +151,7 @@ impl State {
         let unnamed_main = plan.links_of_unnamed_main();
         self.unnamed_main = (plan.others == Others::Mains).then_some(unnamed_main);
         self.named = plan.members.len();
+        self.kubelets_own.clone_from(&plan.kubelets_own);
         self.settings = Some(plan.settings);
         self.members = MemberState::of_plan(plan);
     }
@@ -157,7 +160,9 @@ impl State {
     pub(crate) fn is_the_plan(&self, plan: &Plan) -> bool {
         let others = if self.unnamed_main.is_some() { Others::Mains } else { Others::Passthrough };
         let named = self.members.iter().take(self.named).map(MemberState::member);
-        self.settings == Some(plan.settings) && others == plan.others && named.eq(&plan.members)
+        self.settings == Some(plan.settings)
+            && (others, &self.kubelets_own) == (plan.others, &plan.kubelets_own)
+            && named.eq(&plan.members)
     }
 
     /// R14: whether podshim restarts the whole pod after some exit of a member.
@@ -218,6 +223,11 @@ impl State {
     /// Whether a member has no task that could still do something.
     pub(crate) fn is_gone(&self, index: usize) -> bool {
         self.current(index).is_none_or(Container::is_final)
+    }
+
+    /// Whether a container of that name is the kubelet's own, unless the plan gives it a role (S8).
+    pub(crate) fn is_kubelets_own(&self, name: &str) -> bool {
+        self.kubelets_own.has(name)
     }
 
     /// Whether only `*=main` names a member (S8).

@@ -146,6 +146,24 @@ pub enum Problem {
         /// The container of the role.
         name: String,
     },
+    /// `role.<c>: none` for a container of the plan (S8).
+    #[error("{name:?} has another role in {PREFIX}plan: remove one of the two")]
+    KubeletsOwnIsPlanned {
+        /// The container.
+        name: String,
+    },
+    /// Another key of a container that is the kubelet's own (S8).
+    #[error("{name:?} is the kubelet's own (\"none\"), and podshim does nothing with it: remove the key")]
+    KeyOfKubeletsOwn {
+        /// The container.
+        name: String,
+    },
+    /// A dependency on a container that is the kubelet's own (S8).
+    #[error("{name:?} is the kubelet's own (\"none\"), which runs it before the plan: remove it here")]
+    AfterKubeletsOwn {
+        /// The container.
+        name: String,
+    },
     /// A job whose `role.<c>` name no main (S11): its first container could complete it before the second exists.
     #[error(
         "with {PREFIX}restart-policy={policy} podshim has to know the mains: add {PREFIX}role.<container>: \"main\" \

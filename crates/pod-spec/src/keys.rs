@@ -63,14 +63,30 @@ pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 10] = [
     ("migrate", ContainerKey::Migrate),
 ];
 
-/// The words of a role (S1).
-pub(crate) const ROLES: [(&str, Role); 3] =
-    [("init", Role::Init), ("sidecar", Role::Sidecar), ("main", Role::Main)];
+/// What the words after `=` in a plan, and of `role.<c>`, say of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoleWord {
+    /// It is a member of the plan.
+    Planned(Role),
+    /// It is the kubelet's own (S8).
+    KubeletsOwn,
+}
+
+/// The word for a container that is the kubelet's own (S8).
+pub(crate) const KUBELETS_OWN: &str = "none";
+
+/// These words.
+pub(crate) const ROLE_WORDS: [(&str, RoleWord); 4] = [
+    ("init", RoleWord::Planned(Role::Init)),
+    ("sidecar", RoleWord::Planned(Role::Sidecar)),
+    ("main", RoleWord::Planned(Role::Main)),
+    (KUBELETS_OWN, RoleWord::KubeletsOwn),
+];
 
 impl fmt::Display for Role {
     /// The word of the plan.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word_of(&ROLES, self))
+        f.write_str(word_of(&ROLE_WORDS, &RoleWord::Planned(*self)))
     }
 }
 

@@ -49,13 +49,19 @@ pub fn is_mark(key: &str) -> bool {
 }
 
 /// S12: the plan of the marks; `None` if no SidecarSet has injected anything.
-pub(crate) fn plan(annotations: &[(&str, &str)], most: usize) -> Option<Result<Plan, MarksProblem>> {
+pub(crate) fn plan(
+    annotations: &[(&str, &str)],
+    kubelets_own: &BTreeSet<String>,
+    most: usize,
+) -> Option<Result<Plan, MarksProblem>> {
     let value =
         |wanted: &str| annotations.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.trim());
     let sets = value(SIDECARSETS)?;
     match sidecars(sets, value(WORKING)) {
-        Ok(sidecars) if sidecars.is_empty() => None,
-        Ok(sidecars) => Some(of_sidecars(&sidecars, most)),
+        Ok(mut sidecars) => {
+            sidecars.retain(|sidecar| !kubelets_own.contains(&sidecar.name));
+            (!sidecars.is_empty()).then(|| of_sidecars(&sidecars, most))
+        }
         Err(problem) => Some(Err(problem)),
     }
 }

@@ -12,6 +12,7 @@ use crate::error::{InvalidPlan, PlanError, Problem};
 use crate::excerpt::printable;
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::kruise;
+use crate::kubelets_own::NamePattern;
 use crate::limits::{
     MAX_CONTAINERS, MAX_DURATION, MAX_LONE_STOP_WINDOW, MAX_PATTERN, MAX_REPLACE_WAIT, MIN_BACKOFF,
     MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
@@ -24,8 +25,8 @@ use crate::warning::Warning;
 
 pub use value::ValueProblem;
 use value::{
-    choices_of, count_of, duration_of, duration_within, priority_of, size_of, sysctls_of, text_of, word_of,
-    words_of,
+    choices_of, count_of, duration_of, duration_within, patterns_of, priority_of, size_of, sysctls_of,
+    text_of, word_of, words_of,
 };
 
 /// The node's configuration. The default is that of a node without a file.
@@ -49,6 +50,7 @@ pub struct Node {
     sandbox: SandboxMaker,
     sandbox_sysctls: Vec<(String, String)>,
     kruise: KruiseMarks,
+    kubelets_own: Vec<NamePattern>,
 }
 
 /// Whether podshim reads the marks of OpenKruise's SidecarSets as a plan (S12).
@@ -146,9 +148,10 @@ enum NodeKey {
     Sandbox,
     SandboxSysctls,
     Read,
+    KubeletsOwn,
 }
 
-const KEYS: [(&str, NodeKey); 22] = [
+const KEYS: [(&str, NodeKey); 23] = [
     ("grace", NodeKey::Grace),
     ("gate-timeout", NodeKey::GateTimeout),
     ("zero-grace", NodeKey::ZeroGrace),
@@ -171,6 +174,7 @@ const KEYS: [(&str, NodeKey); 22] = [
     ("sandbox", NodeKey::Sandbox),
     ("sandbox-sysctls", NodeKey::SandboxSysctls),
     ("read", NodeKey::Read),
+    ("kubelets-own", NodeKey::KubeletsOwn),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -266,6 +270,7 @@ impl Node {
                 let read = choices_of(value, &READABLE, "a list of strings, such as [\"kruise\"]")?;
                 self.kruise = read.last().copied().unwrap_or_default();
             }
+            NodeKey::KubeletsOwn => self.kubelets_own = patterns_of(value)?,
             NodeKey::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -309,10 +314,12 @@ impl Node {
 
     /// S12: the plan of Kruise's marks, for a pod that has none of its own.
     fn read_kruise(&self, annotations: &[(&str, &str)], parsed: &mut Parsed) {
-        match kruise::plan(annotations, self.max_containers.unwrap_or(MAX_CONTAINERS)) {
+        let most = self.max_containers.unwrap_or(MAX_CONTAINERS);
+        match kruise::plan(annotations, &parsed.kubelets_own, most) {
             None => {}
             Some(Ok(mut plan)) => {
                 self.complete(&mut plan, |_| false);
+                plan.kubelets_own.named = std::mem::take(&mut parsed.kubelets_own);
                 parsed.plan = Some(plan);
             }
             Some(Err(problem)) => parsed.warnings.push(Warning::UnreadMarks { problem }),
@@ -408,6 +415,7 @@ impl Node {
     /// Fills in what the pod does not set itself.
     fn complete(&self, plan: &mut Plan, says: impl Fn(&str) -> bool) {
         plan.settings.defaults = self.defaults;
+        plan.kubelets_own.listed.clone_from(&self.kubelets_own);
         plan.settings.defaults.grace = plan.settings.defaults.grace.min(self.longest_grace());
         if let Some(least) = self.min_backoff {
             let backoff = &mut plan.settings.defaults.backoff;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use log_pattern::Pattern;
 
 use crate::code_set::CodeSet;
+use crate::kubelets_own::KubeletsOwn;
 
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Plan {
     pub members: Vec<Member>,
     /// What a container is that the list does not name (S8).
     pub others: Others,
+    /// Which of the others `*=main` never makes mains of, as they are the kubelet's own (S8).
+    pub kubelets_own: KubeletsOwn,
     /// What holds for the pod as a whole.
     pub settings: Settings,
 }
@@ -230,7 +233,7 @@ pub enum Source {
 pub enum Others {
     /// Never held, never refused, never counted.
     Passthrough,
-    /// `*=main`: all others are mains, except a kubelet's init and ephemeral containers.
+    /// `*=main`: all others are mains, except those that are the kubelet's own.
     Mains,
 }
 
@@ -433,11 +436,17 @@ impl Member {
 impl Plan {
     /// One of no member, of which nothing else is said.
     pub(crate) fn empty(others: Others) -> Self {
-        Self { members: Vec::new(), others, settings: Settings::default() }
+        let kubelets_own = KubeletsOwn::default();
+        Self { members: Vec::new(), others, kubelets_own, settings: Settings::default() }
     }
 
     /// The member of that container name, with its index.
     pub fn member(&self, name: &str) -> Option<(usize, &Member)> {
         self.members.iter().enumerate().find(|(_, member)| member.name == name)
+    }
+
+    /// Whether a container of that name is a main only by `*=main` (S8).
+    pub fn makes_main_of(&self, name: &str) -> bool {
+        self.others == Others::Mains && self.member(name).is_none() && !self.kubelets_own.has(name)
     }
 }

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use crate::code_set::CodeSet;
 use crate::duration::DurationText;
 use crate::keys::{
-    CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ZERO_GRACES, word_of,
+    CONDITIONS, EXIT_CODES, FATALS, KUBELETS_OWN, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES,
+    ZERO_GRACES, word_of,
 };
 use crate::plan::{
     Backoff, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming,
@@ -104,7 +105,8 @@ impl Plan {
             Others::Mains => Some("*=main".to_owned()),
             Others::Passthrough => None,
         };
-        entries.chain(others).collect::<Vec<_>>().join(", ")
+        let kubelets_own = self.kubelets_own.named.iter().map(|name| format!("{name}={KUBELETS_OWN}"));
+        entries.chain(kubelets_own).chain(others).collect::<Vec<_>>().join(", ")
     }
 }
 

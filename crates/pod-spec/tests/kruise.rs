@@ -114,3 +114,11 @@ fn s12_as_many_containers_as_a_plan_may_have() {
     let parsed = read(&[(SIDECARSETS, &set(&sidecars(MAX_CONTAINERS))), (WORKING, r#"{"c63":"c63-1"}"#)]);
     assert!(parsed.plan.is_none() && parsed.warnings[0].to_string().ends_with("more than 64 containers"));
 }
+
+/// S8, S12: what podshim's annotations call `none` is in no plan of Kruise's, and does not take the place of that plan.
+#[test]
+fn s12_found_k1_none_stands_beside_the_marks() {
+    let parsed = read(&[LOGS, ("podshim.io/role.istio", "none"), ("podshim.io/role.tail", "none")]);
+    assert_eq!(list(&parsed), "ship=sidecar, istio=none, tail=none, *=main");
+    assert_eq!(read(&[LOGS, ("podshim.io/role.tail", "none"), ("podshim.io/role.ship", "none")]).plan, None);
+}

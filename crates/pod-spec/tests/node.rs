@@ -30,6 +30,18 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ("forbid = \"exec:\"", r#"line 1: forbid: must be a list of strings, such as ["grace"]"#),
         ("fixed = [\"grace\"]", r#"line 1: fixed: unknown word "grace" (one of: gate-timeout, zero-grace)"#),
         ("read = \"kruise\"", r#"line 1: read: must be a list of strings, such as ["kruise"]"#),
+        (
+            "kubelets-own = [\"a b\"]",
+            "line 1: kubelets-own: must be a list of container names, or of beginnings such as \"debugger-*\"",
+        ),
+        (
+            "kubelets-own = [\"*\"]",
+            "line 1: kubelets-own: must be a list of container names, or of beginnings such as \"debugger-*\"",
+        ),
+        (
+            "kubelets-own = \"load\"",
+            "line 1: kubelets-own: must be a list of container names, or of beginnings such as \"debugger-*\"",
+        ),
         ("read = [\"kruse\"]", r#"line 1: read: unknown word "kruse" (did you mean "kruise"?)"#),
         ("max-containers = 0", "line 1: max-containers: must be between 1 and 64"),
         ("max-pattern = 1000", "line 1: max-pattern: must be between 16 and 512"),
@@ -282,4 +294,18 @@ fn a_blank_does_not_get_around_what_is_forbidden() {
     assert_eq!(all.longest_grace(), pod_spec::limits::MAX_DURATION);
     let plan = pod(&node("max-grace = \"10s\""), &[PLAN]).expect("a pod").plan.expect("a plan");
     assert_eq!(plan.settings.defaults.grace, Duration::from_secs(10));
+}
+
+/// S8: the node's names are added to those that are known everywhere, and a role of the plan wins over both.
+#[test]
+fn s8_found_k1_the_nodes_own_names() {
+    let node = Node::parse("kubelets-own = [\"load\", \"copy-*\"]").expect("a node's file");
+    let pod = |list: &str| node.parse_pod([("podshim.io/plan", list)]).expect("valid").plan.expect("a plan");
+    let names = ["load", "copy-x", "loader", "linkerd-init", "debugger-abcde", "web"];
+    let all = pod("proxy=sidecar, *=main");
+    assert_eq!(names.map(|name| all.makes_main_of(name)), [false, false, true, false, false, true]);
+    assert_eq!(
+        pod("load=init, *=main").member("load").map(|(_, load)| load.role),
+        Some(pod_spec::Role::Init)
+    );
 }

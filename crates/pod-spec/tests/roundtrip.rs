@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use log_pattern::Pattern;
 use pod_spec::{
-    Backoff, CodeSet, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member,
-    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal, Source,
-    Warning, ZeroGrace, limits, parse,
+    Backoff, CodeSet, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, KubeletsOwn, Link,
+    Member, OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal,
+    Source, Warning, ZeroGrace, limits, parse,
 };
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -256,6 +256,7 @@ prop_compose! {
         migrate in option::of(command()),
         links in links(),
         direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
+        named in btree_set("own-[a-z]{1,4}", 0..3),
     ) -> Plan {
         let mut members = arrange(members, &joins);
         // A plan has a main (S4): if there is none, the last container becomes one.
@@ -282,7 +283,7 @@ prop_compose! {
         let settings = Settings {
             source, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
         };
-        Plan { members, others, settings }
+        Plan { members, others, kubelets_own: KubeletsOwn { named, listed: Vec::new() }, settings }
     }
 }
 

@@ -148,6 +148,48 @@ fn s8_a_key_of_an_unnamed_main_names_it() {
     assert_eq!(warnings(&annotations), Vec::<String>::new());
 }
 
+/// S8, K1: a word in the list, and a role beside a list as beside other roles, say the same.
+#[test]
+fn s8_found_k1_none_is_the_kubelets_own() {
+    let by_list = plan(&[("plan", "istio-init=none, proxy=sidecar, load=none, *=main")]);
+    assert_eq!(members(&by_list), [("proxy", Role::Sidecar, 1)]);
+    let own = ["istio-init", "load", "debugger-7xk2p"];
+    assert_eq!(own.map(|name| by_list.makes_main_of(name)), [false; 3]);
+    assert_eq!(["web", "proxy"].map(|name| by_list.makes_main_of(name)), [true, false]);
+    let named: Vec<&String> = by_list.kubelets_own.named.iter().collect();
+    assert_eq!(named, ["istio-init", "load"]);
+    let roles = [("role.istio-init", "none"), ("role.load", " none "), ("role.proxy", "sidecar")];
+    assert_eq!(plan(&roles).kubelets_own, by_list.kubelets_own);
+    let beside = [("plan", "proxy=sidecar, *=main"), roles[0], roles[1]];
+    assert_eq!(plan(&beside), plan(&roles));
+    // Said twice it is said once.
+    assert_eq!(plan(&[("plan", "a=none, app=main"), ("role.a", "none")]).kubelets_own.named.len(), 1);
+    let job = plan(&[("role.a", "none"), ("role.app", "main"), ("restart-policy", "Never")]);
+    assert_eq!((members(&job), job.others), (vec![("app", Role::Main, 0)], Others::Passthrough));
+    // A role of the plan wins over the names that are known everywhere.
+    let named = plan(&[("plan", "vault-agent-init=init, *=main")]);
+    assert_eq!(members(&named), [("vault-agent-init", Role::Init, 0)]);
+    let by_key = plan(&[("plan", "*=main"), ("grace.debugger-ui", "5s")]);
+    assert_eq!(members(&by_key), [("debugger-ui", Role::Main, 0)]);
+}
+
+/// S8: which containers are the kubelet's own is no plan, and no reason to refuse a job without one.
+#[test]
+fn s8_found_k1_none_alone_is_no_plan() {
+    let annotations = [("podshim.io/role.istio-init", "none"), ("podshim.io/drain-priority", "5")];
+    let parsed = parse(annotations).expect("valid");
+    assert_eq!((parsed.plan, parsed.kubelets_own.len()), (None, 1));
+}
+
+/// Each kind has its own bound of 64.
+#[test]
+fn s8_found_k1_as_many_as_planned_ones() {
+    let names = |word: &str| (0..64).map(|number| format!("{word}{number}={word}")).collect::<Vec<_>>();
+    let list = [names("none"), names("init"), vec!["*=main".to_owned()]].concat();
+    let plan = plan(&[("plan", &list.join(","))]);
+    assert_eq!((plan.members.len(), plan.kubelets_own.named.len()), (64, 64));
+}
+
 #[test]
 fn an_alias_stands_for_its_name_in_keys() {
     let plan = plan(&[

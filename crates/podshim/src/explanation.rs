@@ -108,7 +108,7 @@ fn other_mains(plan: &Plan, unnamed: &[&(String, List)]) -> Vec<Entry> {
     if plan.others == Others::Passthrough {
         return Vec::new();
     }
-    let regular = unnamed.iter().filter(|(_, list)| *list == List::Regular);
+    let regular = unnamed.iter().filter(|(name, list)| *list == List::Regular && plan.makes_main_of(name));
     let mut names: Vec<&str> = regular.map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
         names.push(EVERY_OTHER);

@@ -73,7 +73,7 @@ fn prepare(
     state.identity.learn(&spec.annotations);
     names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
-        Ok(Parsed { plan, warnings }) => {
+        Ok(Parsed { plan, warnings, .. }) => {
             for warning in &warnings {
                 warn!(container = %id, %warning, "annotations");
             }

@@ -19,7 +19,7 @@ use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
 use oci_runtime::sandbox::is_recorded;
-use pod_spec::{Node, Others, Plan, Role, kruise};
+use pod_spec::{Node, Plan, Role, kruise};
 use shim_service::cri::{CONTAINER_NAME, ContainerType, container_type};
 use shim_service::node;
 use shim_service::options::{OptionsError, RuntimeOptions};
@@ -134,7 +134,7 @@ impl Member {
             Ok(options) => (options, None),
             Err(error) => (RuntimeOptions::default(), Some(error)),
         };
-        let by_star = plan.is_some_and(|plan| plan.others == Others::Mains);
+        let by_star = plan.is_some_and(|plan| plan.makes_main_of(&name));
         let role = role.map(|member| member.role).or_else(|| by_star.then_some(Role::Main));
         Self { id, name, role, turn, bundle, is_planned, options, options_problem }
     }

@@ -146,8 +146,9 @@ fn part_of(pod: &mut State, spec: &ContainerSpec) -> Part {
     if spec.kind == TaskKind::Sandbox {
         return Part::Sandbox;
     }
-    // S8: `*=main` never makes a main of a kubelet's own init containers and debug containers.
-    let is_kubelets_own = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
+    // S8: `*=main` never makes a main of what is the kubelet's own.
+    let is_marked = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
+    let is_kubelets_own = is_marked || pod.is_kubelets_own(&spec.name);
     let named = pod.members().iter().position(|state| state.member().name == spec.name);
     if let Some(index) = named.filter(|index| !is_kubelets_own || !pod.is_unnamed(*index)) {
         return Part::Member(index);

@@ -14,7 +14,7 @@ pub enum ListError {
     #[error("an entry is empty: remove the extra comma")]
     EmptyEntry,
     /// An entry without `=`.
-    #[error("{entry:?} has no role: write name=role with init, sidecar or main")]
+    #[error("{entry:?} has no role: write name=role with init, sidecar, main or none")]
     NoRole {
         /// The entry.
         entry: String,
@@ -64,6 +64,12 @@ pub enum ListError {
     /// `*` in a group, a pair, or with an alias.
     #[error("\"*\" stands alone, not as in {entry:?}")]
     OthersNotAlone {
+        /// The entry.
+        entry: String,
+    },
+    /// `none` for a group, for a pair, or with an alias (S8).
+    #[error("{entry:?}: \"none\" is for one container, without an alias: give each its own entry")]
+    KubeletsOwnNotAlone {
         /// The entry.
         entry: String,
     },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::duration::{self, DurationError, DurationText};
 use crate::excerpt::excerpt;
+use crate::kubelets_own::NamePattern;
 use crate::nearest::{Hint, choose};
 use crate::toml::Value;
 
@@ -110,6 +111,13 @@ pub(super) fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValuePro
         (name.starts_with("net.") && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
     };
     list.iter().map(|text| sysctl(text).ok_or(kind.clone())).collect()
+}
+
+/// A list of containers' names, and of beginnings of names.
+pub(super) fn patterns_of(value: Value) -> Result<Vec<NamePattern>, ValueProblem> {
+    let kind = ValueProblem::Kind("a list of container names, or of beginnings such as \"debugger-*\"");
+    let Value::List(list) = value else { return Err(kind) };
+    list.iter().map(|text| NamePattern::new(text).ok_or(kind.clone())).collect()
 }
 
 /// A list of some of those words.

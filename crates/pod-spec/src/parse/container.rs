@@ -27,6 +27,8 @@ use super::restart;
 pub(super) struct Containers {
     pub(super) drafts: Vec<Draft>,
     pub(super) others: Others,
+    /// What is no draft, as it is the kubelet's own (S8).
+    pub(super) kubelets_own: BTreeSet<String>,
     pub(super) names: Names,
 }
 
@@ -163,12 +165,13 @@ impl Containers {
                 draft
             })
             .collect();
-        Self { drafts, others: list.others, names: list.names }
+        Self { drafts, others: list.others, kubelets_own: list.kubelets_own, names: list.names }
     }
 
     /// No containers, because there is no list to look names up in.
     pub(super) fn unknown() -> Self {
-        Self { drafts: Vec::new(), others: Others::Passthrough, names: Names::Unread }
+        let (drafts, kubelets_own) = (Vec::new(), BTreeSet::new());
+        Self { drafts, others: Others::Passthrough, kubelets_own, names: Names::Unread }
     }
 
     /// Whether every container's role is known.
@@ -195,8 +198,12 @@ impl Containers {
             draft.set(container_key, key, value, findings);
             return;
         }
-        // A role beside a plan is one error already (S10).
+        // A role beside a plan is one error already (S10), and `none` is allowed there.
         if container_key == ContainerKey::Role {
+            return;
+        }
+        if self.kubelets_own.contains(name) {
+            findings.error(key, Problem::KeyOfKubeletsOwn { name: excerpt(name) });
             return;
         }
         let entry = self.drafts.last().map_or(0, |draft| draft.member.entry + 1);
@@ -251,6 +258,9 @@ impl Containers {
             }
             for (name, condition) in draft.after.iter().flatten() {
                 let problem = match self.index_of(name) {
+                    None if self.kubelets_own.contains(name) => {
+                        Problem::AfterKubeletsOwn { name: name.clone() }
+                    }
                     None if self.names == Names::Unread => continue,
                     None => Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
                     Some(target) if target == index => Problem::AfterItself { name: name.clone() },

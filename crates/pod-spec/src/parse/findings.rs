@@ -1,5 +1,7 @@
 //! What the pass over the annotations has found so far. Owns how much of it is kept.
 
+use std::collections::BTreeSet;
+
 use crate::error::{InvalidPlan, PlanError, Problem};
 use crate::limits::{MAX_KEYS, MAX_LISTED_ERRORS};
 use crate::plan::Plan;
@@ -8,11 +10,13 @@ use crate::warning::Warning;
 /// The content of a pod's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The plan; `None` if no annotation begins with [`PREFIX`](crate::PREFIX): podshim serves such a pod as containerd's own runc
-    /// shim does (S1).
+    /// The plan; `None` if no annotation begins with [`PREFIX`](crate::PREFIX), or those that do need none (N11, S8): podshim serves
+    /// such a pod as containerd's own runc shim does (S1).
     pub plan: Option<Plan>,
     /// What is legal but probably not meant.
     pub warnings: Vec<Warning>,
+    /// Without a plan: the containers that are called the kubelet's own, for a plan that is said elsewhere (S12).
+    pub kubelets_own: BTreeSet<String>,
 }
 
 /// Errors and warnings.
@@ -54,7 +58,7 @@ impl Findings {
     pub(super) fn finish(self, plan: Option<Plan>) -> Result<Parsed, InvalidPlan> {
         match InvalidPlan::from_errors(self.errors) {
             Some(invalid) => Err(invalid),
-            None => Ok(Parsed { plan, warnings: self.warnings }),
+            None => Ok(Parsed { plan, warnings: self.warnings, kubelets_own: BTreeSet::new() }),
         }
     }
 }

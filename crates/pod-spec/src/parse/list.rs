@@ -1,10 +1,13 @@
-//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`, `*=main`.
+//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`, `*=main`, and
+//! `name=none` for what is the kubelet's own.
 //! Owns its grammar. Wrong entries keep their names, so that other keys that name them are not errors too. Never reads
 //! another key.
 
+use std::collections::BTreeSet;
+
 use crate::error::ListError;
 use crate::excerpt::excerpt;
-use crate::keys::ROLES;
+use crate::keys::{ROLE_WORDS, RoleWord};
 use crate::limits::MAX_CONTAINERS;
 use crate::name::is_name;
 use crate::nearest::choose;
@@ -21,6 +24,8 @@ pub(super) struct List {
     pub(super) listed: Vec<Listed>,
     /// Whether the list has `*=main`.
     pub(super) others: Others,
+    /// The containers that are no members, as they are the kubelet's own (S8).
+    pub(super) kubelets_own: BTreeSet<String>,
     /// Whether these are all names of the list.
     pub(super) names: Names,
 }
@@ -49,7 +54,7 @@ pub(super) struct Listed {
 
 /// Reads the list and notes everything that is wrong in it.
 pub(super) fn parse(value: &str, findings: &mut Findings) -> List {
-    let mut list = List { listed: Vec::new(), others: Others::Passthrough, names: Names::Complete };
+    let mut list = List::new(Others::Passthrough);
     if value.trim().is_empty() {
         findings.error(KEY, ListError::Empty);
         list.names = Names::Unread;
@@ -68,7 +73,9 @@ pub(super) fn parse(value: &str, findings: &mut Findings) -> List {
         if let Err(error) = result {
             findings.error(KEY, error);
         }
-        if list.listed.len() > MAX_CONTAINERS || index > MAX_CONTAINERS {
+        let is_too_long = |count: usize| count > MAX_CONTAINERS;
+        let own = list.kubelets_own.len();
+        if is_too_long(list.listed.len()) || is_too_long(own) || is_too_long(index - own.min(index)) {
             findings.error(KEY, ListError::TooManyContainers);
             list.names = Names::Unread;
             return list;
@@ -101,6 +108,11 @@ fn others(entry: &str, position: Position) -> Result<(), ListError> {
 }
 
 impl List {
+    /// One without an entry.
+    pub(super) fn new(others: Others) -> Self {
+        Self { listed: Vec::new(), others, kubelets_own: BTreeSet::new(), names: Names::Complete }
+    }
+
     /// Reads one entry that is not the `*`; returns what is wrong with its role.
     fn read_entry(&mut self, entry: &str, index: usize, findings: &mut Findings) -> Result<(), ListError> {
         let whole = || excerpt(entry);
@@ -108,7 +120,11 @@ impl List {
             Some((names, role)) => (names, Some(role.trim())),
             None => (entry, None),
         };
-        let chosen = role.and_then(|role| choose(role, &ROLES).ok());
+        let chosen = match role.map(|role| choose(role, &ROLE_WORDS)) {
+            Some(Ok(RoleWord::KubeletsOwn)) => return self.read_kubelets_own(names.trim(), entry),
+            Some(Ok(RoleWord::Planned(role))) => Some(role),
+            Some(Err(_)) | None => None,
+        };
         let group: Vec<&str> = names.split('+').collect();
         for pair in &group {
             let pair: Vec<&str> = pair.split('|').collect();
@@ -132,13 +148,27 @@ impl List {
         }
         match (role, chosen) {
             (None, _) => Err(ListError::NoRole { entry: whole() }),
-            (Some(role), None) => Err(match choose(role, &ROLES) {
+            (Some(role), None) => Err(match choose(role, &ROLE_WORDS) {
                 Err(hint) => ListError::UnknownRole { role: excerpt(role), entry: whole(), hint },
                 Ok(_) => ListError::NoRole { entry: whole() },
             }),
             (Some(_), Some(Role::Main)) if group.len() > 1 => Err(ListError::GroupOfMains { entry: whole() }),
             (Some(_), Some(_)) => Ok(()),
         }
+    }
+
+    /// S8: reads the name of an entry `name=none`.
+    fn read_kubelets_own(&mut self, name: &str, entry: &str) -> Result<(), ListError> {
+        if name.contains(['@', '+', '|']) {
+            return Err(ListError::KubeletsOwnNotAlone { entry: excerpt(entry) });
+        }
+        if !is_name(name) {
+            return Err(ListError::InvalidName { name: excerpt(name), entry: excerpt(entry) });
+        }
+        if self.has(name) || !self.kubelets_own.insert(name.to_owned()) {
+            return Err(ListError::DuplicateName { name: name.to_owned() });
+        }
+        Ok(())
     }
 
     /// Reads `name` or `name@alias`.
@@ -180,14 +210,14 @@ impl List {
     }
 
     fn has(&self, word: &str) -> bool {
-        self.listed.iter().any(|listed| listed.is(word))
+        self.listed.iter().any(|listed| listed.is(word)) || self.kubelets_own.contains(word)
     }
 
     /// S4; no error if a role could not be read, because that one may be the main.
     fn check_for_main(&self, findings: &mut Findings) {
         let may_be_main = |listed: &Listed| listed.role.is_none_or(|role| role == Role::Main);
         if self.others == Others::Passthrough
-            && !self.listed.is_empty()
+            && !(self.listed.is_empty() && self.kubelets_own.is_empty())
             && !self.listed.iter().any(may_be_main)
         {
             findings.error(KEY, ListError::NoMain);

@@ -34,6 +34,7 @@ use container::Containers;
 use findings::Findings;
 pub use findings::Parsed;
 pub(crate) use gate::kind as gate_kind;
+use roles::Roles;
 use word::word;
 
 /// Reads the annotations of a pod's sandbox (or of a `ctr` container); ignores keys that are not podshim's.
@@ -64,7 +65,13 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         findings.error("plan", Problem::TooManyKeys { count: ours.len() });
         return findings.finish(None);
     }
-    let mut containers = plan_list(&ours, &mut findings);
+    let roles = Roles::of(&ours);
+    let kubelets_own = roles.kubelets_own(&mut findings);
+    if roles.say_no_more(&ours) {
+        return Ok(Parsed { kubelets_own, ..findings.finish(None)? });
+    }
+    let mut containers = plan_list(&ours, &roles, &mut findings);
+    containers.kubelets_own.extend(kubelets_own);
     let mut plan = Plan::empty(containers.others);
     for (key, value) in &ours {
         if value.len() > MAX_VALUE_BYTES {
@@ -84,23 +91,27 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     containers.check_after(&mut findings);
     together::check(&plan.settings, &containers, &mut findings);
     plan.members = containers.members();
+    plan.kubelets_own.named = containers.kubelets_own;
     findings.finish(Some(plan))
 }
 
 /// The containers of `podshim.io/plan`, or of the `role.<c>` (S10). Without a readable list every name counts as known, so that one mistake does
 /// not make an error for every key.
-fn plan_list(ours: &BTreeMap<&str, &str>, findings: &mut Findings) -> Containers {
-    let roles = roles::of(ours);
-    if let (Some(_), Some((key, name, _))) = (ours.get("plan"), roles.first()) {
+fn plan_list(ours: &BTreeMap<&str, &str>, roles: &Roles<'_>, findings: &mut Findings) -> Containers {
+    if let (Some(_), Some((key, name, _))) = (ours.get("plan"), roles.planned.first()) {
         findings.error(key, Problem::RoleBesidePlan { name: excerpt(name) });
     }
     match ours.get("plan") {
-        Some(value) if value.len() <= MAX_VALUE_BYTES => Containers::from_list(list::parse(value, findings)),
+        Some(value) if value.len() <= MAX_VALUE_BYTES => {
+            let list = list::parse(value, findings);
+            roles.check_planned(&list, findings);
+            Containers::from_list(list)
+        }
         Some(_) => Containers::unknown(),
-        None if !roles.is_empty() => Containers::from_list(roles::list(&roles, findings)),
+        None if !roles.planned.is_empty() => Containers::from_list(roles::list(&roles.planned, findings)),
         None => {
             // Not for a misspelt `plan`, whose error has its own hint.
-            if let Some(key) = ours.keys().find(|key| classify(key).is_ok()) {
+            if let Some(key) = ours.keys().find(|key| classify(key).is_ok() && !roles.needs_no_plan(key)) {
                 findings.error("plan", Problem::PlanMissing { key: printable_key(key) });
             }
             Containers::unknown()

@@ -26,7 +26,7 @@ fn the_list() {
         (
             "unknown role, nothing near",
             &[("plan", "app=job")],
-            r#"plan: unknown role "job" in "app=job" (one of: init, sidecar, main)"#,
+            r#"plan: unknown role "job" in "app=job" (one of: init, sidecar, main, none)"#,
         ),
         (
             "unknown role, two signs",
@@ -36,12 +36,12 @@ fn the_list() {
         (
             "role missing",
             &[("plan", "app")],
-            r#"plan: "app" has no role: write name=role with init, sidecar or main"#,
+            r#"plan: "app" has no role: write name=role with init, sidecar, main or none"#,
         ),
         (
             "role missing, keys of that container are no errors",
             &[("plan", "proxy, app=main"), ("ready.proxy", "none")],
-            r#"plan: "proxy" has no role: write name=role with init, sidecar or main"#,
+            r#"plan: "proxy" has no role: write name=role with init, sidecar, main or none"#,
         ),
         ("empty entry", &[("plan", "a=init,,app=main")], "plan: an entry is empty: remove the extra comma"),
         ("comma at the end", &[("plan", "app=main,")], "plan: an entry is empty: remove the extra comma"),
@@ -50,6 +50,62 @@ fn the_list() {
         ("duplicate alias", &[("plan", "a@x=init, b@x=init, app=main")], r#"plan: duplicate name "x""#),
         ("alias that is a name", &[("plan", "a=init, b@a=init, app=main")], r#"plan: duplicate name "a""#),
         ("alias that is its own name", &[("plan", "a@a=init, app=main")], r#"plan: duplicate name "a""#),
+        (
+            "none alone",
+            &[("plan", "a=none")],
+            r#"plan: no main container: a plan needs one, such as "app=main", or "*=main""#,
+        ),
+        ("none twice", &[("plan", "a=none, a=none, app=main")], r#"plan: duplicate name "a""#),
+        ("none and a role", &[("plan", "a=none, a=init, app=main")], r#"plan: duplicate name "a""#),
+        ("a role and none", &[("plan", "a@b=init, b=none, app=main")], r#"plan: duplicate name "b""#),
+        (
+            "none in a group",
+            &[("plan", "a+b=none, app=main")],
+            r#"plan: "a+b=none": "none" is for one container, without an alias: give each its own entry"#,
+        ),
+        (
+            "none with an alias",
+            &[("plan", "a@x=none, app=main")],
+            r#"plan: "a@x=none": "none" is for one container, without an alias: give each its own entry"#,
+        ),
+        (
+            "none of a pair",
+            &[("plan", "a|b=none, app=main")],
+            r#"plan: "a|b=none": "none" is for one container, without an alias: give each its own entry"#,
+        ),
+        ("none of others", &[("plan", "a=main, *=none")], r#"plan: "*" can only be main, not "none""#),
+        (
+            "none with an invalid name",
+            &[("plan", "a b=none, app=main")],
+            "plan: \"a b\" in \"a b=none\" is not a valid name: write at most 63 letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit",
+        ),
+        (
+            "role none with an invalid name",
+            &[("plan", "app=main"), ("role.a b", "none")],
+            "role.a b: \"a b\" in \"role.a b\" is not a valid name: write at most 63 letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit",
+        ),
+        (
+            "role none of a planned one",
+            &[("plan", "a=init, b@x=init, app=main"), ("role.a", "none"), ("role.x", "none")],
+            r#"role.a: "a" has another role in podshim.io/plan: remove one of the two; podshim.io/role.x: "x" has another role in podshim.io/plan: remove one of the two"#,
+        ),
+        (
+            "keys of none",
+            &[("plan", "a=none, app=main"), ("grace.a", "5s"), ("after.app", "a=done")],
+            r#"grace.a: "a" is the kubelet's own ("none"), and podshim does nothing with it: remove the key; podshim.io/after.app: "a" is the kubelet's own ("none"), which runs it before the plan: remove it here"#,
+        ),
+        (
+            "none is no plan for other keys",
+            &[("role.a", "none"), ("role.b", "none"), ("grace", "5s")],
+            r#"plan: missing, but podshim.io/grace is set: add the plan, such as "proxy=sidecar, app=main""#,
+        ),
+        (
+            "a job of roles that has none",
+            &[("role.a", "none"), ("role.b", "sidecar"), ("restart-policy", "Never")],
+            r#"role.b: with podshim.io/restart-policy=Never podshim has to know the mains: add podshim.io/role.<container>: "main" for each"#,
+        ),
         (
             "invalid name",
             &[("plan", "my app=main")],

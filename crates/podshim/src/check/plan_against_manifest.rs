@@ -343,7 +343,7 @@ impl PlanAgainstManifest<'_> {
 
     /// The members that a container waits for, directly or through others.
     fn awaited_by(&self, container: &Container<'_>) -> Vec<usize> {
-        let unnamed = self.plan.others == Others::Mains && container.list == List::Regular;
+        let unnamed = self.plan.makes_main_of(container.name) && container.list == List::Regular;
         let (own, links) = match self.plan.member(container.name) {
             Some((index, _)) => (Some(index), self.plan.links(index)),
             None if unnamed => (None, self.plan.links_of_unnamed_main()),

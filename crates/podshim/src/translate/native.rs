@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use pod_spec::{Condition, Dependency, Gate, Member, Others, Plan, RestartPolicy, Role, Settings, Signal};
+use pod_spec::{
+    Condition, Dependency, Gate, KubeletsOwn, Member, Others, Plan, RestartPolicy, Role, Settings, Signal,
+};
 
 use super::change::{Change, Injection, Remarks};
 use super::{probe, restart};
@@ -151,7 +153,8 @@ fn plan(template: &Template<'_>) -> Plan {
         grace: grace.map(Duration::from_secs),
         ..Settings::default()
     };
-    Plan { members: Vec::new(), others: Others::Passthrough, settings }
+    let kubelets_own = KubeletsOwn::default();
+    Plan { members: Vec::new(), others: Others::Passthrough, kubelets_own, settings }
 }
 
 /// Fills in the plan's `member` for a sidecar that `place` others may hold. Returns the fields that podshim takes over;

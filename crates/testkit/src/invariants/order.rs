@@ -6,7 +6,7 @@ use pod_lifecycle::{
     ContainerId, ContainerSpec, Hook, KubeletHook, KubeletType, MIN_KILL_DELAY, Operation, Request, TaskKind,
 };
 use pod_spec::{
-    CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
+    CodeSet, Condition, Member, Plan, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
 };
 
 use super::picture::{Container, MemberPicture, Process};
@@ -32,7 +32,7 @@ impl Invariants {
             return Some(member.role);
         }
         let kubelets = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
-        (plan.others == Others::Mains && !kubelets).then_some(Role::Main)
+        (plan.makes_main_of(&spec.name) && !kubelets).then_some(Role::Main)
     }
 
     /// Whether a sidecar must outlive `later` (S2, T1): a main, or a container that waits for it, directly or through

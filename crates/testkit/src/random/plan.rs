@@ -68,10 +68,16 @@ pub(super) fn pod(random: &mut Rng) -> RandomPod {
     if random.percent(3) {
         return RandomPod { head: head(Vec::new()), names: vec!["c0".to_owned(), "c1".to_owned()] };
     }
-    let (plan, planned, names) = plan(random);
+    let (plan, planned, mut names) = plan(random);
     // Chosen by the plan itself: a number more or less would make other pods of every seed.
     let roles = if plan.len().is_multiple_of(7) { by_role(&plan) } else { None };
+    let is_with_own = plan.len().is_multiple_of(5);
     let mut annotations = roles.unwrap_or_else(|| vec![("plan".to_owned(), plan)]);
+    if is_with_own {
+        // S8: what its annotations call the kubelet's own, and what is so everywhere.
+        annotations.push(("role.own0".to_owned(), "none".to_owned()));
+        names.extend(["own0".to_owned(), "debugger-x".to_owned()]);
+    }
     for key in keys(random, &planned) {
         annotations.push(key);
         if !is_valid(&annotations) {
