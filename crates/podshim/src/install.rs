@@ -38,6 +38,7 @@ const PACKAGE_BIN_DIR: &str = "/usr/bin";
 const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
 const NODE_FILE_TEMPLATE: &str = include_str!("../../../dist/config.toml");
 const DRAIN_UNIT: &str = include_str!("../../../dist/systemd/podshim-drain.service");
+const METRICS_UNIT: &str = include_str!("../../../dist/systemd/podshim-metrics.service");
 const SCOPE_DROP_IN: &str = include_str!("../../../dist/systemd/10-podshim.conf");
 /// The beginning of the runtime's globs in the files of `dist`.
 const POD_ANNOTATIONS: &str = "pod_annotations = [\"podshim.io/*\"";
@@ -46,6 +47,8 @@ const UNITS: &str = "/etc/systemd/system";
 /// The directory of packages' units.
 const PACKAGE_UNITS: &str = "/usr/lib/systemd/system";
 const UNIT: &str = "podshim-drain.service";
+/// An administrator enables it: an installation opens no port.
+const EXPORTER: &str = "podshim-metrics.service";
 
 /// Where everything goes. Paths are as on the running node; `root` resolves them.
 #[derive(Clone, Debug)]
@@ -132,6 +135,7 @@ impl Layout {
             (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
             (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
             (self.unit(), self.adapted(DRAIN_UNIT)),
+            (self.units().join(EXPORTER), self.adapted(METRICS_UNIT)),
             // systemd applies this to all scopes with CRI's prefix, and to no others.
             (self.units().join("cri-containerd-.scope.d/10-podshim.conf"), SCOPE_DROP_IN.to_owned()),
         ];
@@ -170,8 +174,13 @@ impl Layout {
 
     /// The link that `systemctl enable` makes.
     fn enabled(&self) -> PathBuf {
-        Path::new(UNITS).join("multi-user.target.wants").join(UNIT)
+        wanted(UNIT)
     }
+}
+
+/// The link by which the boot starts a unit.
+fn wanted(unit: &str) -> PathBuf {
+    Path::new(UNITS).join("multi-user.target.wants").join(unit)
 }
 
 /// The file that containerd 2.x imports.
@@ -396,7 +405,9 @@ pub fn without_runtime(layout: &Layout) -> Result<Vec<FileChange>, InstallError>
 /// A file cannot be read.
 pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<FileChange>, InstallError> {
     let mut changes = without_runtime(layout)?;
-    changes.push(layout.change(layout.enabled(), Content::Absent)?);
+    for link in [layout.enabled(), wanted(EXPORTER)] {
+        changes.push(layout.change(link, Content::Absent)?);
+    }
     if !layout.is_of_package() {
         for (path, _) in layout.texts(reference) {
             changes.push(layout.change(path, Content::Absent)?);

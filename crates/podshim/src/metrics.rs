@@ -22,6 +22,11 @@ pub fn exposition(pods: &[PodReport], counts: &BTreeMap<String, Counts>) -> Stri
     text
 }
 
+/// An exposition in Prometheus' older text format.
+pub fn older_format(exposition: &str) -> String {
+    text::older_format(exposition)
+}
+
 /// What pods are now. It ends with the pod.
 fn gauges(text: &mut String, pods: &[PodReport]) {
     family(text, "podshim_pods", "Pods on this node, by state; dead and silent are those of their shims.");

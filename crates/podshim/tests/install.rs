@@ -447,3 +447,21 @@ fn s12_a_node_that_reads_kruises_marks_gets_their_globs() {
         assert_eq!(node.files(), before);
     }
 }
+
+/// The installation brings the unit that serves the metrics, with this node's path, and opens no port by itself; uninstall takes it
+/// away with what an administrator has enabled.
+#[test]
+fn found_n16_the_unit_of_the_metrics_comes_and_goes_with_podshim() {
+    let node = Node::with_config(&fixture("gke.toml"));
+    let before = node.files();
+    succeeds(&node.install(&["--containerd", "1.7"]));
+    let units = node.root.path().join("etc/systemd/system");
+    let unit = fs::read_to_string(units.join("podshim-metrics.service")).expect("the unit");
+    assert!(unit.contains("\nExecStart=/usr/local/bin/podshim metrics --listen 127.0.0.1:"), "{unit}");
+    let link = units.join("multi-user.target.wants/podshim-metrics.service");
+    assert!(fs::symlink_metadata(&link).is_err(), "it is not enabled");
+    symlink("/etc/systemd/system/podshim-metrics.service", &link).expect("systemctl enable");
+    succeeds(&node.run("uninstall", &["--yes"]));
+    assert!(fs::symlink_metadata(&link).is_err(), "no link to a unit that is gone");
+    assert_eq!(node.files(), before);
+}

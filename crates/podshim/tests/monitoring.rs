@@ -12,7 +12,7 @@ use control_api::container::{Role, State};
 use control_api::counts::{Count, CountedRole, Counts, Measure};
 use control_api::{Container, Cost, InspectResponse};
 use podshim::commands::table;
-use podshim::metrics::exposition;
+use podshim::metrics::{exposition, older_format};
 use podshim::pods::PodReport;
 use podshim::yaml::documents;
 use serde_json::Value;
@@ -112,14 +112,94 @@ fn a_name_that_is_used_again_has_each_series_once() {
 }
 
 fn strict_parser_takes(text: &str) {
+    parser(text, "openmetrics.parser", "print(len(list(families)))");
+}
+
+/// What a program prints of the families that Prometheus' client library reads in a text.
+fn parser(text: &str, module: &str, program: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), text).expect("a file");
-    let program = "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n\
-                   print(len(list(parse(open(sys.argv[1]).read()))))";
+    let program = format!(
+        "import sys\nfrom prometheus_client.{module} import text_string_to_metric_families as parse\n\
+         families = parse(open(sys.argv[1]).read())\n{program}"
+    );
     #[expect(clippy::disallowed_methods, reason = "a test runs the parser as users do")]
-    let output = Command::new("/usr/bin/python3").args(["-c", program]).arg(file.path()).output();
+    let output = Command::new("/usr/bin/python3").args(["-c", &program]).arg(file.path()).output();
     let output = output.expect("python3: hack/setup installs it");
     assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// In Prometheus' older format help and type name the samples: with a counter's `_total`.
+#[test]
+fn found_n16_every_sample_of_the_older_format_has_a_type_and_a_help() {
+    let open_metrics = output();
+    let text = older_format(&open_metrics);
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    let show = "for f in families: print(f.name, f.type, bool(f.documentation), sorted({s.name for s in f.samples}))";
+    let read = parser(&text, "parser", show);
+    let families: Vec<_> = read.lines().collect();
+    let untyped: Vec<_> =
+        families.iter().filter(|line| line.contains(" unknown ") || line.contains(" False ")).collect();
+    assert!(untyped.is_empty(), "{untyped:?}\n{text}");
+    assert!(families.contains(&"podshim_restarts counter True ['podshim_restarts_total']"), "{families:?}");
+    assert!(
+        families.iter().any(|line| line.starts_with("podshim_stop_seconds histogram True ")),
+        "{families:?}"
+    );
+    // No sample is lost or changed.
+    let samples = |text: &str| {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(samples(&text), samples(&open_metrics));
+}
+
+/// Of a fleet's alerts each names its node; and each leads to its paragraph in docs/metrics.md, which hack/book has as a page.
+#[test]
+fn found_n16_each_alert_keeps_its_node_and_leads_to_its_paragraph() {
+    let (alerts, page) = (read("alerts.yaml"), read("../../docs/metrics.md"));
+    let (names, expressions) = (values(&alerts, "alert:"), values(&alerts, "expr:"));
+    assert!(names.len() > 10 && names.len() == expressions.len(), "{names:?}");
+    for (name, query) in names.iter().zip(&expressions) {
+        for grouping in ["by (", "on ("] {
+            for (start, _) in query.match_indices(grouping) {
+                let labels = query[start + grouping.len()..].split(')').next().unwrap_or_default();
+                assert!(labels.split(", ").any(|label| label == "instance"), "{name}: {query}");
+            }
+        }
+        let aggregates =
+            ["sum", "max", "min", "avg", "count"].iter().any(|word| query.contains(&format!("{word}(")));
+        assert!(!aggregates, "{name} drops its labels: {query}");
+        let address = format!("https://podshim.example/metrics.html#{}", name.to_lowercase());
+        assert!(values(&alerts, "runbook_url:").contains(&format!("\"{address}\"")), "{name}");
+        assert!(page.contains(&format!("\n### {name}\n")), "docs/metrics.md lacks {name}");
+    }
+    let summaries = values(&alerts, "summary:");
+    assert!(summaries.iter().all(|text| text.contains("{{ $labels.instance }}")), "{summaries:?}");
+}
+
+/// The dashboard can be of one node, and takes no rate of what may fall.
+#[test]
+fn found_n16_the_dashboard_is_of_chosen_nodes_and_rates_counters_only() {
+    let dashboard: Value = serde_json::from_str(&read("dashboard.json")).expect("JSON");
+    let variables = dashboard["templating"]["list"].as_array().expect("variables").iter();
+    assert!(variables.filter(|variable| variable["name"] == "instance").count() == 1);
+    let text = output();
+    let gauges = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge"));
+    let gauges: BTreeSet<_> = gauges.collect();
+    for query in dashboard_queries().into_iter().chain(values(&read("alerts.yaml"), "expr:")) {
+        for function in ["rate(", "increase("] {
+            for (start, _) in query.match_indices(function) {
+                let rest = &query[start + function.len()..];
+                let name = rest.split(|letter| !is_of_name(letter)).next().unwrap_or_default();
+                assert!(!gauges.contains(name), "a rate of a gauge: {query}");
+            }
+        }
+    }
+    for query in dashboard_queries() {
+        let named = query.matches("podshim_").count();
+        assert_eq!(query.matches("{instance=~\"$instance\"").count(), named, "{query}");
+    }
 }
 
 fn is_of_name(letter: char) -> bool {
@@ -244,7 +324,7 @@ fn promtool_takes_the_dashboards_queries() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let rules: Vec<Value> = dashboard_queries()
         .into_iter()
-        .map(|query| serde_json::json!({"record": "a:query", "expr": query.replace("$namespace", "shop")}))
+        .map(|query| serde_json::json!({"record": "a:query", "expr": query.replace("$namespace", "shop").replace("$instance", "a")}))
         .enumerate()
         .map(|(number, mut rule)| {
             rule["record"] = format!("query:{number}").into();
@@ -269,9 +349,9 @@ fn the_operators_rule_object_has_the_same_groups() {
     assert_eq!(unindented, groups.lines().collect::<Vec<_>>());
 }
 
-/// Each alert and each metric has its line in docs/metrics.md.
+/// Each metric has its line in docs/metrics.md.
 #[test]
-fn the_page_has_every_metric_and_every_alert() {
+fn the_page_has_every_metric() {
     let page = fs::read_to_string(directory().join("../../docs/metrics.md")).expect("docs/metrics.md");
     let text = output();
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
@@ -279,8 +359,7 @@ fn the_page_has_every_metric_and_every_alert() {
         "counter" => format!("{name}_total"),
         _ => name.to_owned(),
     });
-    let alerts = values(&read("alerts.yaml"), "alert:");
-    let missing: Vec<_> = names.chain(alerts).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    let missing: Vec<_> = names.filter(|name| !page.contains(&format!("`{name}`"))).collect();
     assert_eq!(missing, [""; 0]);
 }
 

@@ -11,7 +11,7 @@ use crate::outcome::{CommandError, Outcome};
 use clap::Args;
 use control_api::totals;
 
-use crate::metrics::exposition;
+use crate::metrics::{exposition, older_format};
 use crate::output::print;
 use crate::pods::PodReport;
 use crate::shims::{self, FindError};
@@ -42,8 +42,7 @@ pub struct Arguments {
 /// next scraper waits as long.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 const REQUEST_BYTES: usize = 8192;
-/// The text is valid in both formats, but a scraper takes the type for its parser's choice. In the older one a counter has no
-/// type.
+/// A scraper takes the type for its parser's choice.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -127,10 +126,10 @@ fn answer(stream: TcpStream, root: &Path) -> io::Result<()> {
     let mut stream = Connection::new(stream);
     let head = head(&mut stream)?;
     let request = head.lines().next().unwrap_or_default();
-    let format = if accepts_open_metrics(&head) { OPEN_METRICS } else { TEXT_FORMAT };
     let (status, kind, body) = match request.split_whitespace().collect::<Vec<_>>().as_slice() {
         ["GET", path, ..] if path.split('?').next() == Some("/metrics") => match collect(root) {
-            Ok(text) => ("200 OK", format, text),
+            Ok(text) if accepts_open_metrics(&head) => ("200 OK", OPEN_METRICS, text),
+            Ok(text) => ("200 OK", TEXT_FORMAT, older_format(&text)),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
         },
         ["GET", ..] => ("404 Not Found", "text/plain", "metrics are at /metrics\n".to_owned()),
