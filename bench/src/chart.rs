@@ -85,8 +85,45 @@ fn text(body: &mut String, x: f64, y: f64, class: &str, words: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
     use crate::figures::Unit;
+
+    /// The rows of docs/performance.md's table of times that have one time for each contender.
+    fn documented() -> Figures {
+        let page = include_str!("../../docs/performance.md");
+        let table =
+            page.split("\n| | podshim | containerd's shim | ratio | on 1.7 | on 2.1 | runc alone |\n").nth(1);
+        let rows = table.expect("the table").lines().skip(1).take_while(|line| line.starts_with('|'));
+        let mut figures = Figures::default();
+        for row in rows {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let Some(what) = cells[0].strip_suffix(", ms") else { continue };
+            let values = [(Contender::Podshim, 1), (Contender::GoShim, 2), (Contender::Runtime, 6)];
+            for (contender, column) in values {
+                if let Ok(value) = cells[column].parse() {
+                    figures.add(&what.replace('`', ""), Unit::Milliseconds, contender, value);
+                }
+            }
+        }
+        figures
+    }
+
+    /// The picture on the page shows the table above it.
+    #[test]
+    fn found_n20_the_documented_chart_has_the_figures_of_its_table() {
+        let figures = documented();
+        assert!(figures.rows.len() > 6, "{} rows", figures.rows.len());
+        let picture = svg("docs/performance.md has how and where", &[(Question::Run, figures)]);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/bench.svg");
+        if std::env::var_os("PODSHIM_REWRITE_GOLDEN").is_some() {
+            fs::write(&file, &picture).expect("docs/bench.svg");
+        }
+        let kept = fs::read_to_string(file).expect("docs/bench.svg");
+        assert!(kept == picture, "docs/bench.svg is stale: PODSHIM_REWRITE_GOLDEN=1 writes it");
+    }
 
     #[test]
     fn the_longest_bar_of_a_row_is_as_long_as_bars_get() {

@@ -437,3 +437,29 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a node's administrator finds: the example file that the packages bring, and the page.
+    #[test]
+    fn found_n20_the_example_file_and_the_page_have_every_key() {
+        let example = include_str!("../../../dist/config.toml");
+        let page = include_str!("../../../docs/annotations.md");
+        let settings: Vec<_> = example.lines().filter_map(|line| line.strip_prefix('#')).collect();
+        for (key, _) in KEYS {
+            let begin = format!("{key} = ");
+            let setting = settings.iter().find(|line| line.starts_with(&begin));
+            let setting = setting.unwrap_or_else(|| panic!("dist/config.toml lacks {key}"));
+            if let Err(error) = Node::parse(setting) {
+                panic!("dist/config.toml: {error}");
+            }
+            assert!(page.contains(&format!("\n    {begin}")), "docs/annotations.md lacks {key}");
+        }
+        let kinds = example.lines().find(|line| line.contains("kinds of values")).expect("a line");
+        for kind in VALUES {
+            assert!(kinds.contains(kind), "dist/config.toml: forbid: {kind}");
+        }
+    }
+}

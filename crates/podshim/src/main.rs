@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("podshim: {error}");
+            eprintln!("podshim: {}", error.advice(nix::unistd::geteuid().is_root()));
             ExitCode::from(error.exit_code())
         }
     }

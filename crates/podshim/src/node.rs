@@ -1,6 +1,7 @@
 //! Facts about this node that no file has. Owns running the few programs that report them.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
@@ -47,6 +48,12 @@ impl Release {
     /// The release of the containerd in the PATH.
     pub fn installed() -> Option<Self> {
         Self::of_output(&output(OsStr::new("containerd"), &["--version"])?)
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
     }
 }
 

@@ -55,8 +55,31 @@ impl CommandError {
         Self::Usage { message: message.to_string(), command: command.into() }
     }
 
+    /// The error with what to do about it, for a caller who is root or is not.
+    pub fn advice(&self, is_root: bool) -> String {
+        let text = self.to_string();
+        // EACCES and EPERM, as the system's errors end in every part of the command.
+        let is_denied = ["(os error 13)", "(os error 1)"].iter().any(|error| text.contains(error));
+        if is_denied && !is_root { format!("{text}: run it as root") } else { text }
+    }
+
     /// 2 for a wrong call, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn found_n20_a_caller_without_rights_reads_what_to_do() {
+        let refused =
+            |number| CommandError::Input(format!("/run/podshim: {}", io::Error::from_raw_os_error(number)));
+        assert!(refused(13).advice(false).ends_with("(os error 13): run it as root"));
+        assert!(refused(1).advice(false).ends_with(": run it as root"));
+        assert_eq!(refused(13).advice(true), refused(13).to_string(), "root has no more rights to ask for");
+        assert_eq!(refused(2).advice(false), refused(2).to_string());
     }
 }

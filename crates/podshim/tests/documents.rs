@@ -125,6 +125,27 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The layout in the README has each crate and each directory of the repository, and no other.
+#[test]
+fn found_n20_the_readmes_layout_is_the_repositorys() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("the README");
+    let layout = readme.split("\n## Layout\n").nth(1).expect("a heading");
+    let names = layout.lines().filter_map(|line| line.strip_prefix("    ")?.split(' ').next());
+    let mut listed: Vec<_> = names.filter_map(|name| name.strip_suffix('/')).map(str::to_owned).collect();
+    let folders = |below: &str| {
+        let entries =
+            fs::read_dir(root().join(below)).expect("a directory").map(|entry| entry.expect("an entry"));
+        let folders = entries.filter(|entry| entry.path().is_dir());
+        let names: Vec<_> = folders.map(|entry| entry.file_name().display().to_string()).collect();
+        names.into_iter().filter(|name| !name.starts_with('.') && name != "target")
+    };
+    let mut found: Vec<_> = folders("crates").map(|name| format!("crates/{name}")).collect();
+    found.extend(folders("").filter(|name| name != "crates"));
+    listed.sort();
+    found.sort();
+    assert_eq!(listed, found);
+}
+
 /// Every page of the documentation.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());

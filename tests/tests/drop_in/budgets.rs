@@ -31,6 +31,14 @@ async fn the_command_stays_within_its_size() -> Result<()> {
     let programs = fs::read_to_string(node.directory().join("bin"))?;
     let size = fs::metadata(PathBuf::from(programs.trim()).join("podshim"))?.len();
     ensure!(size <= COMMAND, "the command has {size} bytes, more than {COMMAND}; is it a release build?");
+    documented(include_str!("../../../docs/daemonset.md"), "the command has ", size)
+}
+
+/// A page says so many MB, to a tenth.
+fn documented(page: &str, before: &str, size: u64) -> Result<()> {
+    let number = page.split(before).nth(1).and_then(|rest| rest.split(' ').next()).context("no size")?;
+    let (number, size): (f64, f64) = (number.parse()?, f64::from(u32::try_from(size)?) / 1e6);
+    ensure!((number - size).abs() < 0.1, "the page says {before:?} {number} MB, and it has {size:.2}");
     Ok(())
 }
 
@@ -51,6 +59,7 @@ async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
     let shim = shim_of(pod.sandbox())?;
     let size = fs::metadata(shim.join("exe"))?.len();
     ensure!(size <= BINARY, "the binary has {size} bytes, more than {BINARY}; is it a release build?");
+    documented(include_str!("../../../docs/performance.md"), "The binary has ", size)?;
 
     // No event shows that the last helpers of a start have ended, so the test retries. A cause that wakes an idle shim
     // would do so again and again, and no try would pass.

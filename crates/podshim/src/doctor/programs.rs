@@ -8,6 +8,10 @@ use crate::node::{Release, output};
 /// The oldest release on which the e2e tests run.
 const OLDEST: Release = Release { major: 1, minor: 6 };
 
+/// Those on which `hack/test --full` runs, and those that were tried by hand (docs/compatibility.md). A test compares the two.
+const TESTED: [Release; 3] = [OLDEST, Release { major: 1, minor: 7 }, Release { major: 2, minor: 1 }];
+const TRIED: [Release; 1] = [Release { major: 2, minor: 3 }];
+
 /// Checks the release of containerd, and returns it.
 pub(super) fn containerd(report: &mut Report<'_>) -> Option<Release> {
     let installed = || if report.is_this_node() { Release::installed() } else { None };
@@ -15,10 +19,18 @@ pub(super) fn containerd(report: &mut Report<'_>) -> Option<Release> {
     match release {
         Some(release) if release < OLDEST => report.fail(
             "containerd",
-            format!("{}.{}: podshim is known to work from 1.6 on", release.major, release.minor),
+            format!("{release}: podshim is known to work from {OLDEST} on"),
             "install containerd 1.6 or later",
         ),
-        Some(release) => report.ok("containerd", format!("{}.{}", release.major, release.minor)),
+        Some(release) if TESTED.contains(&release) => report.ok("containerd", release.to_string()),
+        Some(release) if TRIED.contains(&release) => {
+            report.ok("containerd", format!("{release}: podshim was tried with it by hand only"));
+        }
+        Some(release) => report.warn(
+            "containerd",
+            format!("{release}: no release that podshim is tested with ({})", tested()),
+            "try it on one node first: docs/compatibility.md, docs/questions.md",
+        ),
         None => report.warn(
             "containerd",
             "which release it is cannot be seen: there is none in the PATH",
@@ -26,6 +38,11 @@ pub(super) fn containerd(report: &mut Report<'_>) -> Option<Release> {
         ),
     }
     release
+}
+
+fn tested() -> String {
+    let tested: Vec<_> = TESTED.iter().map(Release::to_string).collect();
+    format!("{}; {} by hand", tested.join(", "), TRIED[0])
 }
 
 /// Checks for an OCI runtime.
@@ -45,4 +62,25 @@ pub(super) fn version_of(report: &Report<'_>, path: &Path) -> String {
         named.or(output.lines().next()).map(|line| format!(" ({line})"))
     });
     format!("{}{}", path.display(), line.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each containerd of the page's table of tests is one that the doctor knows, and no other is.
+    #[test]
+    fn found_n20_the_doctor_knows_the_containerds_of_the_compatibility_page() {
+        let page = include_str!("../../../../docs/compatibility.md");
+        let table = page.split("<!-- written by hack/compatibility -->").nth(1).expect("the table");
+        let table = table.split("<!-- end -->").next().expect("its end");
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next());
+        let mut releases: Vec<_> = rows.filter_map(Release::parse).collect();
+        releases.sort();
+        releases.dedup();
+        assert_eq!(releases, TESTED);
+        for release in TRIED {
+            assert!(page.contains(&format!("By hand: containerd {release}.")), "{release}");
+        }
+    }
 }

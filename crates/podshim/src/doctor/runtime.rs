@@ -1,6 +1,7 @@
 //! podshim's runtime as containerd sees it: which file has it, what is wrong with it, and whether the shim that it
 //! names is on the node.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, Table, TableLike, Value};
@@ -21,12 +22,18 @@ const CRI_PLUGINS: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containe
 pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
     let config = &report.node.config.clone();
     let shown = config.display().to_string();
-    let Some(text) = report.read(config) else {
-        return report.fail(
-            SUBJECT,
-            format!("{shown}: there is none, or it cannot be read"),
-            "podshim install",
-        );
+    let text = match std::fs::read_to_string(report.at(config)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return report.fail(SUBJECT, format!("{shown}: {error}"), "run podshim doctor as root");
+        }
+        Err(_) => {
+            return report.fail(
+                SUBJECT,
+                format!("{shown}: there is none, or it cannot be read"),
+                "podshim install",
+            );
+        }
     };
     let version = match config_text::version(&text) {
         Ok(Some(version)) => version,
