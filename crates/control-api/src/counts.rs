@@ -56,6 +56,8 @@ pub enum Count<'a> {
     GateTimeouts(CountedRole),
     /// Programs that got SIGKILL, by who sent it: `budget`, `grace`, `caller`.
     ForcedKills(CountedRole, &'a str),
+    /// Processes that the kernel killed for memory (R10).
+    OomKills(CountedRole),
     /// Stops of a pod, by their first reason.
     Stops(&'a str),
     /// Stops whose time was spent before all had ended (T6).
@@ -73,6 +75,7 @@ impl Display for Count<'_> {
             Self::GateFailures(role) => write!(f, "gate_failures {role}"),
             Self::GateTimeouts(role) => write!(f, "gate_timeouts {role}"),
             Self::ForcedKills(role, cause) => write!(f, "forced_kills {role} {cause}"),
+            Self::OomKills(role) => write!(f, "oom_kills {role}"),
             Self::Stops(reason) => write!(f, "stops {reason}"),
             Self::BudgetOverruns => f.write_str("budget_overruns"),
             Self::RuntimeFailures(call) => write!(f, "runtime_failures {call}"),

@@ -4,7 +4,7 @@
 //! applies the level-triggered rules (which container may start, whose turn has come, what is due, what is complete)
 //! until nothing changes. So a rule holds in whatever order the events came. Decides nothing itself.
 
-use pod_spec::GateAction;
+use pod_spec::{GateAction, Signal};
 
 use crate::container::{Container, Operated};
 use crate::handlers::checkpoint::{checkpoint_container, checkpoint_ended, restore_ended};
@@ -17,7 +17,7 @@ use crate::handlers::exit::{init_exited, leftovers_killed, out_of_memory};
 use crate::handlers::freezer::{freezer_changed, pause_container, resume_container};
 use crate::handlers::gate_check::gate_check_ended;
 use crate::handlers::hook::hook_ended;
-use crate::handlers::kill::kill_container;
+use crate::handlers::kill::{is_meant_to_end, kill_container};
 use crate::handlers::recreate::recreation_ended;
 use crate::handlers::restart_pod::restart_pod;
 use crate::handlers::start::{start_container, start_ended};
@@ -194,10 +194,15 @@ impl Pod {
         missing(&self.state)
     }
 
-    /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it
-    /// (R4).
-    pub fn part_and_restarts(&self, id: &ContainerId) -> Option<(InspectedPart, u32)> {
+    /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it: since its
+    /// last good run (R4), and at all.
+    pub fn part_and_restarts(&self, id: &ContainerId) -> Option<(InspectedPart, [u32; 2])> {
         part_and_restarts(&self.state, id)
+    }
+
+    /// Whether a caller's signal is meant to end a container, and is no reload and the like (K7).
+    pub fn is_meant_to_end(&self, id: &ContainerId, signal: Signal) -> bool {
+        self.state.container(id).is_some_and(|container| is_meant_to_end(&self.state, container, signal))
     }
 
     /// A container's place in a stop by systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in a

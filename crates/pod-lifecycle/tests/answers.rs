@@ -105,11 +105,11 @@ fn r4_part_and_restarts_are_known_to_the_last() {
     driver.run("s1", |_| {});
     driver.run("app", |_| {});
     let sidecar = InspectedPart::Planned(Role::Sidecar);
-    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, 0)));
+    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, [0, 0])));
     exits(&mut driver, "s1", 1);
-    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, 1)));
+    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, [1, 1])));
     let main = InspectedPart::Planned(Role::Main);
-    assert_eq!(driver.pod.part_and_restarts(&"app".into()), Some((main, 0)));
+    assert_eq!(driver.pod.part_and_restarts(&"app".into()), Some((main, [0, 0])));
 }
 
 /// N5: what systemd has to know of a container's end.

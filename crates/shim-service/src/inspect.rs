@@ -24,8 +24,14 @@ pub(crate) fn response(state: &State) -> InspectResponse {
     let mut response =
         inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state));
     for container in &mut response.containers {
-        let wait = state.counters.gate_wait(&ContainerId::from(container.id.as_str()), state.now());
-        container.gate_wait_ms = wait.map(milliseconds);
+        let (id, now) = (ContainerId::from(container.id.as_str()), state.now());
+        container.gate_wait_ms = state.counters.gate_wait(&id, now).map(milliseconds);
+        state.last_exits.fill_in_runs(container);
+        if let Some((signal, cause, since)) = state.counters.stop_signal(&id, now) {
+            container.stop_signal = signal.number().into();
+            container.stop_cause = cause.into();
+            container.stopping_for_ms = Some(milliseconds(since));
+        }
     }
     response
 }

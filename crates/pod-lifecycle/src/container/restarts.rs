@@ -1,6 +1,6 @@
 //! How long to wait before a restart, and how many restarts there are (R4).
 //!
-//! Owns both counts. Knows neither the clock nor the container.
+//! Owns these counts. Knows neither the clock nor the container.
 
 use std::time::Duration;
 
@@ -16,13 +16,15 @@ pub(crate) struct Restarts {
     count: u32,
     /// Delays so far. There are more delays than restarts if a held container had to be recreated (R7).
     delays: u32,
+    /// All restarts of the program, for operators: no rule reads it, and it never falls.
+    total: u32,
 }
 
 impl Restarts {
     /// Notes an exit of the program; `ran` is how long it ran.
     pub(crate) fn exited(&mut self, ran: Duration) {
         if ran >= GOOD_RUN {
-            *self = Self::default();
+            *self = Self { total: self.total, ..Self::default() };
         }
     }
 
@@ -36,9 +38,15 @@ impl Restarts {
         self.count
     }
 
+    /// All restarts of this container.
+    pub(crate) fn total(self) -> u32 {
+        self.total
+    }
+
     /// Notes that the program is to be restarted.
     pub(crate) fn counted(&mut self) {
         self.count = self.count.saturating_add(1);
+        self.total = self.total.saturating_add(1);
     }
 
     /// R4: the delay before the next process: `first`, then `base` doubled each time, at most `max`.
@@ -95,5 +103,18 @@ mod tests {
         assert!(restarts.are_spent(Some(1)));
         restarts.exited(GOOD_RUN);
         assert!(!restarts.are_spent(Some(1)));
+    }
+
+    /// N7: a sidecar that dies each eleven minutes never reaches R12's count; the total shows it.
+    #[test]
+    fn r4_found_n7_the_total_never_falls() {
+        let mut restarts = Restarts::default();
+        for number in 1..=5 {
+            restarts.exited(Duration::from_secs(660));
+            restarts.counted();
+            assert_eq!((restarts.count(), restarts.total()), (1, number));
+        }
+        restarts.exited(GOOD_RUN);
+        assert_eq!((restarts.count(), restarts.total()), (0, 5));
     }
 }

@@ -115,6 +115,11 @@ pub(crate) fn kill_container(
     pod.reply(request, result);
 }
 
+/// Whether a caller's signal is meant to end a container.
+pub(crate) fn is_meant_to_end(pod: &State, container: &Container, signal: Signal) -> bool {
+    meaning_of(pod, container, signal) != Meaning::Other
+}
+
 /// K7: whether a signal is a stop signal.
 fn meaning_of(pod: &State, container: &Container, signal: Signal) -> Meaning {
     let named = container.member().and_then(|index| pod.member(index).member().stop_signal);

@@ -90,6 +90,8 @@ pub struct InspectedContainer {
     pub held_for: Option<String>,
     /// Its restarts by podshim since its last good run (R4).
     pub restarts: u32,
+    /// All restarts of this container by podshim.
+    pub restarts_total: u32,
     /// How its last run really ended.
     pub real_exit: Option<Exit>,
     /// How callers see that exit (J2).
@@ -114,6 +116,7 @@ impl InspectedContainer {
             gate: None,
             held_for: None,
             restarts: 0,
+            restarts_total: 0,
             real_exit: None,
             shown_exit: None,
             pending_signal: None,

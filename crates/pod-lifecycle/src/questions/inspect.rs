@@ -71,11 +71,12 @@ pub(crate) fn missing(pod: &State) -> Option<Missing> {
     (!members.is_empty()).then_some(Missing { members, ends_without })
 }
 
-/// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it
-/// (R4).
-pub(crate) fn part_and_restarts(pod: &State, id: &ContainerId) -> Option<(InspectedPart, u32)> {
+/// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it: since its
+/// last good run (R4), and at all.
+pub(crate) fn part_and_restarts(pod: &State, id: &ContainerId) -> Option<(InspectedPart, [u32; 2])> {
     let container = pod.container(id)?;
-    Some((inspected_part(pod, container), container.restarts.count()))
+    let restarts = [container.restarts.count(), container.restarts.total()];
+    Some((inspected_part(pod, container), restarts))
 }
 
 pub(crate) fn inspected_part(pod: &State, container: &Container) -> InspectedPart {
@@ -107,6 +108,7 @@ fn inspect_container(pod: &State, container: &Container, now: PodTime) -> Inspec
         gate: state.and_then(MemberState::inspected_gate),
         held_for: hold_reason(pod, container.id()),
         restarts: container.restarts.count(),
+        restarts_total: container.restarts.total(),
         real_exit,
         shown_exit,
         pending_signal: container.ending.held_signal().map(|(signal, _)| signal),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use control_api::counts::{Count, CountedRole, Counts, Measure, PodCounts};
 use control_api::entry::Entry;
+use control_api::event::Cause;
 use oci_runtime::runtime::{CallEnd, FinishedCall};
 use pod_lifecycle::{
     Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause,
@@ -35,8 +36,16 @@ struct Counted {
     program: Program,
     wait: Wait,
     restart: Restart,
-    /// When its program got its first stop signal.
-    stopped_at: Option<PodTime>,
+    /// The first signal that is meant to end its program.
+    stop: Option<StopSignal>,
+}
+
+/// A signal that is meant to end a program.
+#[derive(Clone, Copy, Debug)]
+struct StopSignal {
+    signal: Signal,
+    cause: SignalCause,
+    at: PodTime,
 }
 
 /// A container's program. A SIGKILL is counted once for each process.
@@ -112,7 +121,7 @@ impl PodCounters {
             Action::Run { operation: Operation::Start | Operation::Restore, .. } => {
                 self.wait_ends(before, now)
             }
-            Action::Signal { signal, cause, .. } => self.signal(before, *signal, *cause, pod, now),
+            Action::Signal { signal, cause, .. } => self.signal((id, before), *signal, *cause, pod, now),
             _ => before,
         };
         self.containers.insert(id.clone(), Counted { role, ..after });
@@ -145,12 +154,16 @@ impl PodCounters {
                 self.add(Count::GateFailures(before.role));
                 before
             }
-            Milestone::Running { .. } => Counted { program: Program::Runs, stopped_at: None, ..before },
+            Milestone::OutOfMemory => {
+                self.add(Count::OomKills(before.role));
+                before
+            }
+            Milestone::Running { .. } => Counted { program: Program::Runs, stop: None, ..before },
             Milestone::Exited { .. } => {
-                if let Some(at) = before.stopped_at {
-                    self.observe(Measure::Stop(before.role), now.since(at));
+                if let Some(stop) = before.stop.filter(|stop| stop.cause != SignalCause::Restart) {
+                    self.observe(Measure::Stop(before.role), now.since(stop.at));
                 }
-                Counted { program: Program::Ended, stopped_at: None, ..before }
+                Counted { program: Program::Ended, stop: None, ..before }
             }
             Milestone::RestartDue { .. } => Counted { restart: Restart::Due, ..before },
             _ => before,
@@ -166,26 +179,26 @@ impl PodCounters {
 
     fn signal(
         &mut self,
-        before: Counted,
+        (id, before): (&ContainerId, Counted),
         signal: Signal,
         cause: SignalCause,
         pod: &Pod,
         now: PodTime,
     ) -> Counted {
         // A held container has a process too, but no program that could be stopped.
-        if before.program == Program::Ended || matches!(cause, SignalCause::Restart | SignalCause::NotRun) {
+        if before.program == Program::Ended || cause == SignalCause::NotRun {
             return before;
         }
-        // A caller may send any other signal for any other reason.
-        let is_stop = cause != SignalCause::Caller
-            || pod.is_stopping()
-            || [Signal::TERM, Signal::KILL].contains(&signal);
-        let stopped_at = before.stopped_at.or_else(|| is_stop.then_some(now));
-        if signal != Signal::KILL || before.program == Program::Killed {
-            return Counted { stopped_at, ..before };
+        // A caller may send any other signal for any other reason. What a stop asks for counts, also after a signal of U4.
+        let is_stop = cause != SignalCause::Caller || pod.is_meant_to_end(id, signal);
+        let is_first = before.stop.is_none_or(|stop| stop.cause == SignalCause::Restart);
+        let stop =
+            if is_stop && is_first { Some(StopSignal { signal, cause, at: now }) } else { before.stop };
+        if signal != Signal::KILL || cause == SignalCause::Restart || before.program == Program::Killed {
+            return Counted { stop, ..before };
         }
         self.add(Count::ForcedKills(before.role, cause_of(cause).word()));
-        Counted { stopped_at, program: Program::Killed, ..before }
+        Counted { stop, program: Program::Killed, ..before }
     }
 
     /// Counts calls of the OCI runtime.
@@ -217,6 +230,12 @@ impl PodCounters {
         }
     }
 
+    /// The first signal that is meant to end a program which has not ended, why it was sent, and how long ago.
+    pub(crate) fn stop_signal(&self, id: &ContainerId, now: PodTime) -> Option<(Signal, Cause, Duration)> {
+        let stop = self.containers.get(id)?.stop?;
+        Some((stop.signal, cause_of(stop.cause), now.since(stop.at)))
+    }
+
     fn add(&mut self, count: Count<'_>) {
         self.pod.counts.add(count);
         self.saved = Saved::No;
@@ -246,7 +265,7 @@ impl PodCounters {
 
 impl Counted {
     fn new(role: CountedRole) -> Self {
-        Self { role, program: Program::Ended, wait: Wait::None, restart: Restart::None, stopped_at: None }
+        Self { role, program: Program::Ended, wait: Wait::None, restart: Restart::None, stop: None }
     }
 }
 

@@ -78,7 +78,6 @@ pub(crate) fn stop(stop: InspectedStop) -> (StopReason, Budget, Duration) {
 
 fn container(container: InspectedContainer) -> Container {
     let code = |exit: Option<Exit>| exit.map(|exit| exit.code);
-    let exited_at = |exit: Exit| i64::try_from(exit.at.0.as_millis()).ok().filter(|at| *at > 0);
     let (gate, gate_state) = match container.gate {
         Some((gate, progress)) => (gate.to_string(), progress),
         None => (String::new(), GateProgress::Closed),
@@ -103,6 +102,7 @@ fn container(container: InspectedContainer) -> Container {
         .into(),
         held_for: container.held_for.unwrap_or_default(),
         restarts: container.restarts,
+        restarts_total: Some(container.restarts_total),
         real_exit_code: code(container.real_exit),
         shown_exit_code: code(container.shown_exit),
         pending_signal: container.pending_signal.map_or(0, |signal| signal.number().into()),
@@ -111,6 +111,11 @@ fn container(container: InspectedContainer) -> Container {
         exited_at_ms: container.real_exit.and_then(exited_at),
         ..Default::default()
     }
+}
+
+/// When that was, in milliseconds since 1970; `None` if it is not known.
+pub(super) fn exited_at(exit: Exit) -> Option<i64> {
+    i64::try_from(exit.at.0.as_millis()).ok().filter(|at| *at > 0)
 }
 
 fn role(part: InspectedPart) -> WireRole {

@@ -185,6 +185,49 @@ fn what_is_pending_is_shown() {
     });
 }
 
+/// N5, R6: how a sidecar ended is shown while it runs again.
+#[test]
+fn r6_found_n5_the_last_exit_is_shown_while_the_next_run_goes_on() {
+    with_pod(async |pod| {
+        let script = "test -e again && exec sleep 60; touch again; exit 9";
+        pod.run("proxy", script, &[PLAN]).await;
+        let runs = |event: &Event| event.kind.unwrap() == Kind::RUNNING;
+        let first = events_until(&pod, runs).await.last().unwrap().sequence;
+        events_until(&pod, move |event| runs(event) && event.sequence > first).await;
+        let answer = inspect(&pod).await;
+        let proxy = find(&answer, "proxy");
+        assert_eq!((proxy.state.unwrap(), proxy.real_exit_code), (State::RUNNING, Some(9)));
+        assert_eq!((proxy.shown_exit_code, proxy.restarts_total), (None, Some(1)));
+        assert!(proxy.exited_at_ms.unwrap() > answer.started_at_ms - 1000);
+    });
+}
+
+/// N6: a program that ignores its caller's stop signal is shown as such: which signal, since when, by whom.
+#[test]
+fn found_n6_an_ignored_stop_signal_is_shown() {
+    with_pod(async |pod| {
+        let named = |name: &'static str| [PLAN, ("io.kubernetes.cri.container-name", name)];
+        pod.run("c-proxy", "trap : TERM USR1; while :; do sleep 0.02; done", &named("proxy")).await;
+        pod.run("c-app", "trap : TERM USR1; while :; do sleep 0.02; done", &named("app")).await;
+        events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING).await;
+        // The shells set their traps a moment after their start.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let answer = inspect(&pod).await;
+        assert!(answer.containers.iter().all(|container| container.stopping_for_ms.is_none()));
+        pod.kill("c-app", 15).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let answer = inspect(&pod).await;
+        let app = find(&answer, "app");
+        assert_eq!((app.state.unwrap(), app.stop_signal), (State::RUNNING, 15), "{app:?}");
+        assert_eq!(app.stop_cause.unwrap(), Cause::BY_CALLER);
+        assert!(app.stopping_for_ms.unwrap() >= 200, "{app:?}");
+        assert!(find(&answer, "proxy").stopping_for_ms.is_none(), "its turn has not come");
+        pod.kill("c-app", 9).await.unwrap();
+        events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::STOPPED).await;
+        assert!(find(&inspect(&pod).await, "app").stopping_for_ms.is_none(), "it has ended");
+    });
+}
+
 /// R14: an operator's restart keeps the order, no caller sees an exit, and the events say what happens.
 #[test]
 fn a_restart_keeps_the_order_and_shows_no_exit() {
