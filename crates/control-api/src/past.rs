@@ -69,8 +69,7 @@ impl Past {
             "" => file_name(&pod.id),
             name => file_name(name),
         };
-        let id: String = pod.id.chars().take(13).collect();
-        let file = format!("{:013}-{name}-{}.{EXTENSION}", self.ended_at_ms, file_name(&id));
+        let file = format!("{:013}-{name}-{}.{EXTENSION}", self.ended_at_ms, short_id(&pod.id));
         Path::new(&self.directory()).join(file)
     }
 
@@ -135,6 +134,21 @@ pub fn list(root: &Path) -> io::Result<(Vec<Past>, Vec<PathBuf>)> {
     }
     all.sort_by_key(|past| past.ended_at_ms);
     Ok((all, unreadable))
+}
+
+/// Whether there is a record of the pod with that id. Reads no record.
+///
+/// # Errors
+/// The directory is there and cannot be read.
+pub fn has(root: &Path, id: &str) -> io::Result<bool> {
+    let end = format!("-{}.{EXTENSION}", short_id(id));
+    let has_end = |kept: &Kept| kept.path.to_str().is_some_and(|path| path.ends_with(&end));
+    Ok(files(root)?.iter().any(has_end))
+}
+
+/// As much of an id as a file's name has.
+fn short_id(id: &str) -> String {
+    file_name(&id.chars().take(13).collect::<String>())
 }
 
 fn read(path: &Path) -> io::Result<Past> {

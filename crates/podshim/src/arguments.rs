@@ -78,7 +78,15 @@ pub struct NodeArguments {
     pub run_dir: PathBuf,
 }
 
-/// A pod that a shim serves.
+/// A pod that a shim serves, to end or to change it.
+#[derive(Args)]
+pub struct ExactPodArgument {
+    /// Its whole name, namespace/name or id: no prefix
+    #[arg(value_name = "POD")]
+    pub pod: String,
+}
+
+/// A pod that a shim serves, to look at it.
 #[derive(Args)]
 pub struct PodArgument {
     /// Its name, namespace/name or id, or a unique prefix of one

@@ -5,6 +5,7 @@
 
 pub mod containerd_config;
 mod cost;
+mod elsewhere;
 pub(crate) mod glob;
 mod kruise;
 pub mod node_file;
@@ -21,7 +22,7 @@ use crate::finding::{Finding, Severity};
 use crate::install::containerd::FIRST_WITH_SHIM;
 use crate::manifest;
 use crate::source::Source;
-use crate::yaml;
+use crate::yaml::{self, Document};
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +67,24 @@ fn check_manifests(source: &Source, context: &CheckContext, findings: &mut Vec<F
             return 0;
         }
     };
+    let is_empty = |document: &Document| document.root.is_null();
+    if documents.iter().all(is_empty) {
+        let message = "nothing is in it: no manifest, and no annotations";
+        findings.push(Finding::new(Severity::Error, &source.name, 1, message));
+    }
     let mut pods = 0;
     for document in &documents {
         if let Some(annotations) = annotations::alone(&document.root) {
             pods += 1;
             pod::check_alone(&source.name, annotations, &context.node, findings);
+            continue;
         }
-        for template in manifest::templates(document) {
+        let templates = manifest::all_templates(document);
+        for template in &templates {
             pods += 1;
-            pod::check(&source.name, &template, context, findings);
+            pod::check(&source.name, template, context, findings);
         }
+        elsewhere::check(source, document, &templates, &context.node, findings);
     }
     pods
 }

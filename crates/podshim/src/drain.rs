@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// N11: into so many parts the time of a drain is divided at most, so that no number of classes leaves a pod without any.
-const MOST_CLASSES: usize = 8;
+pub const MOST_CLASSES: usize = 8;
 /// How often a shim may answer as if it were about to exit, before that counts as a failure.
 const MAX_END_ANSWERS: usize = 20;
 

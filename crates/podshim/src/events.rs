@@ -195,7 +195,7 @@ impl Sentences {
 const AT_ONCE_MS: u64 = 1000;
 
 /// Why a signal was sent, for people.
-fn because(cause: Cause) -> &'static str {
+pub(crate) fn because(cause: Cause) -> &'static str {
     match cause {
         Cause::NO_CAUSE => "",
         Cause::BY_CALLER => "from its caller",

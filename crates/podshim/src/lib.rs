@@ -24,6 +24,7 @@ pub mod outcome;
 pub mod output;
 pub mod past;
 pub mod pods;
+pub mod question;
 pub mod reference;
 pub mod shims;
 pub mod sidecarset;

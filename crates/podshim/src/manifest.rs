@@ -1,5 +1,5 @@
-//! Finds the pods in Kubernetes manifests: the kinds that have a pod template, and the fields of a template that matter
-//! to podshim. Owns the paths; judges nothing.
+//! Finds the pods in Kubernetes manifests: the kinds that have a pod template, what looks like one in any other object, and the
+//! fields of a template that matter to podshim. Owns the paths; judges nothing.
 
 use pod_spec::Signal;
 
@@ -21,8 +21,8 @@ const KINDS: [(&str, &[&str]); 9] = [
 /// A pod of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct Template<'a> {
-    /// `Deployment`, `Pod`, ...
-    pub kind: &'static str,
+    /// `Deployment`, `Pod`, `JobSet`, ...
+    pub kind: &'a str,
     /// The object that has the template.
     pub object: &'a Node,
     /// The node with the pod's metadata and spec.
@@ -64,13 +64,63 @@ impl<'a> Container<'a> {
     }
 }
 
-/// The pods of a document; a `List` may have many.
+/// An object whose `spec.containers` are no pod's, but added to pods.
+const SIDECAR_SET: &str = "SidecarSet";
+
+/// The pods of a document in the kinds that Kubernetes has; a `List` may have many.
 pub fn templates(document: &Document) -> Vec<Template<'_>> {
     let root = &document.root;
     match root.text_of("kind") {
         Some("List") => root.get("items").into_iter().flat_map(Node::items).filter_map(template).collect(),
         _ => template(root).into_iter().collect(),
     }
+}
+
+/// The pods of a document in any kind: of one that Kubernetes does not have, such as a CloneSet or a JobSet, each node with a
+/// `spec` that has `containers`.
+pub fn all_templates(document: &Document) -> Vec<Template<'_>> {
+    objects(document).into_iter().flat_map(templates_of_any).collect()
+}
+
+/// The objects of a document: it is one, or a list of some.
+fn objects(document: &Document) -> Vec<&Node> {
+    let root = &document.root;
+    match (root.text_of("kind"), root.get("items")) {
+        (Some(kind), Some(items)) if kind.ends_with("List") => items.items().iter().collect(),
+        _ => vec![root],
+    }
+}
+
+fn templates_of_any(object: &Node) -> Vec<Template<'_>> {
+    if let Some(template) = template(object) {
+        return vec![template];
+    }
+    let kind = object.text_of("kind").unwrap_or("object");
+    let found = walk(object).filter(|pod| !(kind == SIDECAR_SET && std::ptr::eq(*pod, object)));
+    let with_spec = found.filter_map(|pod| {
+        let spec = pod.get("spec")?;
+        let has_containers = spec.get("containers").is_some_and(|list| !list.items().is_empty());
+        has_containers.then_some(Template { kind, object, pod, spec })
+    });
+    with_spec.collect()
+}
+
+/// A node and all below it, in the order of the text.
+pub fn walk(root: &Node) -> impl Iterator<Item = &Node> {
+    let mut left = vec![root];
+    std::iter::from_fn(move || {
+        let node = left.pop()?;
+        let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
+        left.extend(below.collect::<Vec<_>>().into_iter().rev());
+        Some(node)
+    })
+}
+
+/// The mappings of a SidecarSet whose annotations Kruise adds to pods.
+pub fn patched_annotations(document: &Document) -> impl Iterator<Item = &Node> {
+    let sets = objects(document).into_iter().filter(|object| object.text_of("kind") == Some(SIDECAR_SET));
+    let patches = sets.filter_map(|set| set.at(&["spec", "patchPodMetadata"])).flat_map(Node::items);
+    patches.filter_map(|patch| patch.get("annotations"))
 }
 
 /// The path from an object of that kind to its pod; `None` for a kind without pods.
@@ -107,6 +157,13 @@ impl<'a> Template<'a> {
             return None;
         }
         self.object.at(&["metadata", "annotations"])
+    }
+
+    /// Whether a controller replaces the old pods as new ones get ready. One of an unknown kind is taken for a job's by its restart
+    /// policy alone.
+    pub fn is_rolled_out(&self) -> bool {
+        let is_known = path_of(self.kind).is_some();
+        !matches!(self.kind, "Pod" | "Job" | "CronJob") && (is_known || self.restart_policy() == "Always")
     }
 
     /// All containers in the order in which a kubelet creates them.

@@ -78,14 +78,28 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
             let _ = writeln!(text, "podshim_pod_processor_seconds{{{labels},for=\"{name}\"}} {time}");
         }
     }
-    let of_container =
-        |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state.word()));
+    let of_container = |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state_word));
     containers(text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";
     containers(text, pods, "podshim_container_restarts", help, |container| {
         Some(format!("}} {}", container.restarts))
     });
-    let help = "How the program of a container really ended last.";
+    let help = "All restarts by podshim of the containers of a name.";
+    containers(text, pods, "podshim_container_lifetime_restarts", help, |container| {
+        Some(format!("}} {}", container.restarts_total?))
+    });
+    let help = "How often the kernel killed a process of a container for memory.";
+    containers(text, pods, "podshim_container_oom_kills", help, |container| {
+        Some(format!("}} {}", container.oom_kills?))
+    });
+    let help =
+        "For how long a program has not ended after a signal that is to end it, and why that was sent.";
+    containers(text, pods, "podshim_container_stopping_seconds", help, |container| {
+        let (signal, cause) = (container.stop_signal.as_ref()?, container.stop_cause?.word());
+        let time = seconds(container.stopping_for_ms?);
+        Some(format!(",signal=\"{}\",cause=\"{cause}\"}} {time}", escape(signal)))
+    });
+    let help = "How the program of a container really ended last, also while it runs again.";
     containers(text, pods, "podshim_container_last_exit_code", help, |container| {
         Some(format!("}} {}", container.real_exit_code?))
     });

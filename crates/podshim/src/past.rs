@@ -134,8 +134,13 @@ impl PastReport {
         self.pod.started_at_ms.filter(|at| *at > 0).map(|at| self.ended_at_ms - at)
     }
 
-    /// How many restarts by podshim its events show, with a `+` if events are lost.
+    /// How many restarts by podshim there were. A shim of the release before did not count them: then those in its events, with a
+    /// `+` if events are lost.
     pub fn restarts(&self) -> String {
+        let counted = self.pod.containers.iter().filter_map(|container| container.restarts_total);
+        if let Some(all) = counted.reduce(u32::saturating_add) {
+            return all.to_string();
+        }
         let seen = self.events.iter().filter(|event| event.kind == Kind::RESTART_DUE).count();
         format!("{seen}{}", if self.lost > 0 { "+" } else { "" })
     }

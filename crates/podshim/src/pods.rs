@@ -5,12 +5,13 @@
 use control_api::client::ClientError;
 use control_api::container::{GateState, Role, State};
 use control_api::entry::Entry;
+use control_api::event::Cause;
 use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason};
 use pod_spec::Signal;
 use serde::Serialize;
 
-use crate::shims::Shim;
-use crate::words;
+use crate::shims::{SHORT_ID, Shim};
+use crate::words::{self, DisplayWord};
 
 /// A pod.
 #[derive(Debug, Serialize)]
@@ -130,9 +131,12 @@ pub struct ContainerReport {
     /// Its role in the pod.
     #[serde(serialize_with = "words::serialize")]
     pub role: Role,
-    /// Its state.
-    #[serde(serialize_with = "words::serialize")]
+    /// Its state, as its shim has it.
+    #[serde(skip)]
     pub state: State,
+    /// The word for it; `stopping` if its program runs and has got a signal that is to end it.
+    #[serde(rename = "state")]
+    pub state_word: String,
     /// The pid of its process.
     pub pid: Option<u32>,
     /// What opens its gate, if a container waits for that gate.
@@ -142,14 +146,27 @@ pub struct ContainerReport {
     pub gate_state: Option<GateState>,
     /// Why it is held.
     pub held_for: Option<String>,
-    /// Its restarts by podshim since it last ran for ten minutes.
+    /// Its restarts by podshim since it last ran for ten minutes (R4).
     pub restarts: u32,
-    /// The real exit code of its program's last run.
+    /// All restarts by podshim of containers of this name; `None` from a shim that does not count them.
+    pub restarts_total: Option<u32>,
+    /// The real exit code of its program's last run, also while it runs again.
     pub real_exit_code: Option<u32>,
+    /// How often the kernel killed a process of it for memory; `None` from a shim that does not count this.
+    pub oom_kills: Option<u32>,
+    /// Whether it did so in its program's last run.
+    pub out_of_memory: bool,
     /// The exit code that callers see.
     pub shown_exit_code: Option<u32>,
     /// A stop signal from a caller that podshim keeps until the container's turn.
     pub pending_signal: Option<String>,
+    /// The first signal that is to end its program and has not, why it was sent, and how long ago.
+    pub stop_signal: Option<String>,
+    /// See `stop_signal`.
+    #[serde(serialize_with = "words::serialize_some")]
+    pub stop_cause: Option<Cause>,
+    /// See `stop_signal`.
+    pub stopping_for_ms: Option<u64>,
     /// Milliseconds until SIGKILL.
     pub kill_in_ms: Option<u64>,
     /// Milliseconds until podshim restarts it.
@@ -160,6 +177,9 @@ pub struct ContainerReport {
     pub gate_wait_ms: Option<u64>,
 }
 
+/// The state of a container that has got a signal which is to end it, and has not ended.
+pub const STOPPING: &str = "stopping";
+
 fn all_have_ended(containers: &[ContainerReport]) -> bool {
     !containers.is_empty() && containers.iter().all(ContainerReport::has_ended)
 }
@@ -168,6 +188,11 @@ impl ContainerReport {
     /// Whether its program has ended, or was never created.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, State::STOPPED | State::EXITED | State::COMPLETED | State::NOT_CREATED)
+    }
+
+    /// Its restarts by podshim, as many as its shim knows.
+    pub(crate) fn all_restarts(&self) -> u32 {
+        self.restarts_total.unwrap_or(self.restarts)
     }
 }
 
@@ -282,19 +307,28 @@ impl ContainerReport {
     fn of(container: Container) -> Self {
         let gate = non_empty(container.gate);
         let gate_state = gate.is_some().then(|| container.gate_state.enum_value_or_default());
+        let state = container.state.enum_value_or_default();
+        let is_stopping = container.stopping_for_ms.is_some() && state == State::RUNNING;
         Self {
             id: non_empty(container.id),
             name: container.name,
             role: container.role.enum_value_or_default(),
-            state: container.state.enum_value_or_default(),
+            state,
+            state_word: if is_stopping { STOPPING.to_owned() } else { state.word() },
             pid: (container.pid != 0).then_some(container.pid),
             gate,
             gate_state,
             held_for: non_empty(container.held_for),
             restarts: container.restarts,
+            restarts_total: container.restarts_total,
             real_exit_code: container.real_exit_code,
+            oom_kills: container.oom_kills,
+            out_of_memory: container.out_of_memory,
             shown_exit_code: container.shown_exit_code,
             pending_signal: (container.pending_signal != 0).then(|| signal(container.pending_signal)),
+            stop_signal: (container.stop_signal != 0).then(|| signal(container.stop_signal)),
+            stop_cause: container.stopping_for_ms.map(|_| container.stop_cause.enum_value_or_default()),
+            stopping_for_ms: container.stopping_for_ms,
             kill_in_ms: container.kill_in_ms,
             restart_in_ms: container.restart_in_ms,
             exited_at_ms: container.exited_at_ms,
@@ -323,9 +357,6 @@ pub fn display_name(name: &str, pod_id: &str) -> String {
         false => name.to_owned(),
     }
 }
-
-/// So many characters of an id are shown: crictl shows as many, and they distinguish pods.
-pub const SHORT_ID: usize = 13;
 
 /// The name of a signal, or its number if it has no name.
 pub(crate) fn signal(number: u32) -> String {

@@ -2,6 +2,7 @@
 //!
 //! Owns these requests. A shim that is dead or does not answer is listed as such, and delays no other.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,6 +49,14 @@ pub enum FindError {
     Unknown {
         /// What was asked for.
         pod: String,
+    },
+    /// No pod has that name, but it is the beginning of others, which the command must not take for it.
+    #[error("no pod {pod:?}: what ends or changes a pod takes its whole name or id (did you mean {}?)", candidates.join(", or "))]
+    OnlyBeginning {
+        /// What was asked for.
+        pod: String,
+        /// The whole names of those that begin so.
+        candidates: Vec<String>,
     },
     /// More than one pod matches.
     #[error("{pod:?} can be any of: {}", candidates.join(", "))]
@@ -134,32 +143,86 @@ fn ask(socket: &Path) -> Result<InspectResponse, ClientError> {
     Client::connect(socket, ANSWER_LIMIT)?.inspect()
 }
 
-/// Finds the one pod that `pod` means: its id, name, `namespace/name`, `name/namespace`, or a unique prefix of an id or
-/// a name. An exact match goes before a prefix.
+/// What a pod is called in an argument.
+type Name = fn(&Entry, &str) -> bool;
+
+/// The names that no other pod can have by accident, the best first: its id, its name, `namespace/name`, and the short id that
+/// `podshim ps` and crictl show. ctr's users choose their ids: the beginning of one may be another pod's whole one.
+const WHOLE_NAMES: [Name; 4] = [
+    |entry, pod| entry.id == pod,
+    |entry, pod| entry.pod_name == pod && !pod.is_empty(),
+    |entry, pod| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_namespace, entry.pod_name) == pod,
+    |entry, pod| is_random(&entry.id) && pod.len() >= SHORT_ID && entry.id.starts_with(pod),
+];
+/// For a command that only looks: a mistake costs nothing.
+const OTHER_NAMES: [Name; 2] = [
+    |entry, pod| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_name, entry.pod_namespace) == pod,
+    |entry, pod| !pod.is_empty() && (entry.id.starts_with(pod) || entry.pod_name.starts_with(pod)),
+];
+
+/// Finds the one pod that `pod` means, for a command that looks at it: its id, name, `namespace/name`, `name/namespace`, or a
+/// unique prefix of an id or a name. A whole name goes before a prefix.
 ///
 /// # Errors
 /// No pod matches, several do, or the directory cannot be read.
 pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
     let entries = list(root)?;
-    let is_meant: [&dyn Fn(&Entry) -> bool; 5] = [
-        &|entry| entry.id == pod,
-        &|entry| entry.pod_name == pod && !pod.is_empty(),
-        &|entry| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_namespace, entry.pod_name) == pod,
-        &|entry| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_name, entry.pod_namespace) == pod,
-        &|entry| !pod.is_empty() && (entry.id.starts_with(pod) || entry.pod_name.starts_with(pod)),
-    ];
-    for is_meant in is_meant {
-        let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
+    let names = WHOLE_NAMES.iter().chain(&OTHER_NAMES);
+    chosen(&entries, pod, names)?.ok_or_else(|| FindError::Unknown { pod: pod.to_owned() })
+}
+
+/// Finds the pod with that whole name, for a command that ends or changes it: while `web-1` is gone, `web-1` may not be `web-10`.
+///
+/// # Errors
+/// As [`find`], and [`FindError::OnlyBeginning`].
+pub fn find_exactly(root: &Path, pod: &str) -> Result<Entry, FindError> {
+    let entries = list(root)?;
+    if let Some(entry) = chosen(&entries, pod, WHOLE_NAMES.iter())? {
+        return Ok(entry);
+    }
+    let begins = entries.iter().filter(|entry| OTHER_NAMES.iter().any(|is_meant| is_meant(entry, pod)));
+    let candidates: BTreeSet<_> = begins.map(title).collect();
+    let (pod, candidates) = (pod.to_owned(), candidates.into_iter().collect::<Vec<_>>());
+    Err(if candidates.is_empty() {
+        FindError::Unknown { pod }
+    } else {
+        FindError::OnlyBeginning { pod, candidates }
+    })
+}
+
+/// The one entry with the best of these names; `None` if none has one.
+fn chosen<'a>(
+    entries: &[Entry],
+    pod: &str,
+    names: impl Iterator<Item = &'a Name>,
+) -> Result<Option<Entry>, FindError> {
+    for is_meant in names {
+        let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry, pod)).collect();
         match meant.as_slice() {
             [] => {}
-            [entry] => return Ok((*entry).clone()),
+            [entry] => return Ok(Some((*entry).clone())),
             several => {
                 let candidates = several.iter().map(|entry| name_for_sure(entry)).collect();
                 return Err(FindError::Ambiguous { pod: pod.to_owned(), candidates });
             }
         }
     }
-    Err(FindError::Unknown { pod: pod.to_owned() })
+    Ok(None)
+}
+
+/// The whole name of a pod as people write it: `namespace/name`, or its id.
+pub fn title(entry: &Entry) -> String {
+    match entry.pod_name.as_str() {
+        "" => entry.id.clone(),
+        name => format!("{}/{name}", entry.pod_namespace),
+    }
+}
+
+/// So many characters of an id are shown: crictl shows as many, and they distinguish pods.
+pub const SHORT_ID: usize = 13;
+
+fn is_random(id: &str) -> bool {
+    id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
@@ -227,5 +290,47 @@ mod tests {
             );
             assert_eq!(find(nothing), Err(error));
         }
+    }
+
+    /// N1: `web-10` is not ended because `web-1` is gone. What ends a pod takes its whole name, or an id; the short one that
+    /// `podshim ps` shows is one, but not of an id that a person chose.
+    #[test]
+    fn found_n1_what_ends_a_pod_wants_its_whole_name() {
+        let random = "0123456789abcdef".repeat(4);
+        let root = root(&[
+            (&random, "web-10", "prod"),
+            ("def3", "shop", "prod"),
+            ("abc1", "shop", "test"),
+            ("my-long-named-task-10", "", ""),
+        ]);
+        let find = |pod: &str| {
+            find_exactly(root.path(), pod).map(|entry| entry.id).map_err(|error| error.to_string())
+        };
+        for (pod, id) in [
+            ("web-10", random.as_str()),
+            ("prod/web-10", &random),
+            (&random, &random),
+            (&random[..13], &random),
+            ("test/shop", "abc1"),
+            ("abc1", "abc1"),
+            ("my-long-named-task-10", "my-long-named-task-10"),
+        ] {
+            assert_eq!(find(pod), Ok(id.to_owned()), "{pod}");
+        }
+        for (beginning, meant) in [
+            ("web-1", "prod/web-10"),
+            ("w", "prod/web-10"),
+            ("web-10/prod", "prod/web-10"),
+            (&random[..12], "prod/web-10"),
+            ("my-long-named-task-1", "my-long-named-task-10"),
+            ("sho", "prod/shop, or test/shop"),
+        ] {
+            let error = find(beginning).unwrap_err();
+            assert!(error.contains("takes its whole name or id"), "{beginning}: {error}");
+            assert!(error.contains(&format!("(did you mean {meant}?)")), "{beginning}: {error}");
+        }
+        assert!(find("shop").unwrap_err().starts_with("\"shop\" can be any of: "));
+        assert!(find("till").unwrap_err().starts_with("no pod \"till\": `podshim ps` lists them"));
+        assert!(find("").is_err());
     }
 }

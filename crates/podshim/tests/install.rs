@@ -218,7 +218,7 @@ fn n5_the_drain_unit_is_enabled() {
     succeeds(&node.install(&["--bin-dir", "/opt/bin"]));
     let units = node.root.path().join("etc/systemd/system");
     let unit = fs::read_to_string(units.join("podshim-drain.service")).expect("a unit");
-    assert!(unit.contains("ExecStop=/opt/bin/podshim drain --timeout 5m\n"), "{unit}");
+    assert!(unit.contains("ExecStop=/opt/bin/podshim drain --yes --timeout 5m\n"), "{unit}");
     let wanted = fs::read_link(units.join("multi-user.target.wants/podshim-drain.service")).expect("a link");
     assert_eq!(wanted, Path::new("/etc/systemd/system/podshim-drain.service"));
 }

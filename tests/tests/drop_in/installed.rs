@@ -76,7 +76,7 @@ async fn podshim_leaves_a_node_step_by_step() -> Result<()> {
     ensure!(refused.stderr.contains(&format!("run on podshim: {name}: end them first")), "{refused:?}");
 
     node.kill().await?;
-    let drained = node.ctr().output(&["--run", "podshim", "drain"]).await?;
+    let drained = node.ctr().output(&["--run", "podshim", "drain", "--yes"]).await?;
     ensure!(drained.exit_code == Some(0), "{drained:?}");
     let refused = uninstall().await?;
     ensure!(refused.exit_code == Some(1), "{refused:?}");

@@ -50,7 +50,7 @@ async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
         pods.push(pod_of_three(&node, &format!("n7-{number}")).await?);
     }
     let begin = tokio::time::Instant::now();
-    let printed = node.ctr().run(&["--run", "podshim", "drain"]).await?;
+    let printed = node.ctr().run(&["--run", "podshim", "drain", "--yes"]).await?;
     let took = begin.elapsed();
     ensure!(printed.contains("5 pods ended in time."), "{printed}");
     for pod in &pods {
@@ -71,7 +71,7 @@ async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
 async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
     let node = Containerd::start().await?;
     let stubborn = stubborn_pod(&node, "n7-stubborn").await?;
-    let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "1s"]).await?;
+    let drained = node.ctr().output(&["--run", "podshim", "drain", "--yes", "--timeout", "1s"]).await?;
     let printed = format!("{drained:?}");
     ensure!(
         printed.contains("its time cut short, after") && printed.contains("1 of 1 pod did not end in time"),
@@ -106,7 +106,7 @@ async fn n11_agents_end_after_those_that_need_them() -> Result<()> {
         .await?;
     agent.start_all(&["agent"]).await?;
     let pods = [pod_of_three(&node, "n11-a").await?, pod_of_three(&node, "n11-b").await?];
-    let ends = ends_of(&node.ctr().run(&["--run", "podshim", "drain", "--json"]).await?)?;
+    let ends = ends_of(&node.ctr().run(&["--run", "podshim", "drain", "--yes", "--json"]).await?)?;
     for pod in &pods {
         in_order(pod)?;
         // Each takes 1.5 s of its own; the agent ends at once.
@@ -130,7 +130,8 @@ async fn n11_t9_each_class_has_its_part_of_the_time() -> Result<()> {
         .await?;
     agent.start_all(&["app", "s1"]).await?;
     wait_started(&agent, &["app"]).await?;
-    let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "20s", "--json"]).await?;
+    let drained =
+        node.ctr().output(&["--run", "podshim", "drain", "--yes", "--timeout", "20s", "--json"]).await?;
     let ends = ends_of(&drained.stdout)?;
     let ((cut, how), (last, end)) = (&ends[stubborn.name()], &ends[agent.name()]);
     ensure!(how == "cut-short" && (10_000..16_000).contains(cut), "{ends:?}");

@@ -264,7 +264,7 @@ impl PlanAgainstManifest<'_> {
             return;
         }
         let role = self.plan.member(name).map_or(Role::Main, |(_, member)| member.role);
-        if role == Role::Main && self.is_rolled_out() {
+        if role == Role::Main && self.template.is_rolled_out() {
             findings.extend(self.ready_while_held(container));
         }
         let mut note = |line, message: String, fix: &str| {
@@ -334,11 +334,6 @@ impl PlanAgainstManifest<'_> {
              counts as ready and {unready}"
         );
         Some(self.finding(Severity::Note, key.start.line, message))
-    }
-
-    /// Whether a controller replaces the old pods as new ones get ready.
-    fn is_rolled_out(&self) -> bool {
-        !matches!(self.template.kind, "Pod" | "Job" | "CronJob")
     }
 
     /// The members that a container waits for, directly or through others.

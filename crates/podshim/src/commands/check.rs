@@ -16,8 +16,8 @@ use crate::source::Source;
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Finds what is wrong with FILE, with line, value, the nearest valid word, and what to write instead. FILE is
-  *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of Deployments,
-                   StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod; or annotations
+  *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of objects of any kind
+                   (a spec with containers, and metadata beside it), and whether they fit the pod; or annotations
                    alone, as `podshim plan` reads them
   *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: recognised by its tables
 Nothing is changed, and nothing but FILE is read.";

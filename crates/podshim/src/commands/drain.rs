@@ -1,31 +1,37 @@
 //! `podshim drain`: ends every pod of the node, each in its own order, class after class (N7, N11).
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, stderr, stdout};
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use control_api::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
+use control_api::paths::{DRAINING_FILE, NODE_FILE};
+use nix::unistd::{Pid, getppid};
 use pod_spec::Node;
 use serde::Serialize;
 
-use crate::arguments::ResultArguments;
-use crate::drain::{End, Ended, drain};
+use super::ps::colour_of;
+use crate::arguments::{NodeArguments, ResultArguments};
+use crate::drain::{End, Ended, MOST_CLASSES, drain};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
+use crate::output::{ColorMode, Colour, Format, Table, milliseconds, print, print_json};
+use crate::pods::{PodReport, PodState};
+use crate::question::{Answer, ask};
+use crate::shims::{self, title};
+use crate::terminal::columns;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Ends every pod on this node that runs on podshim: each in its order, within its own grace. Pods with a lower
-podshim.io/drain-priority (0 without it) end first, all pods of one at the same time. It prints each pod as it ends (with
+Ends every pod on this node that runs on podshim: each in its order, within its own grace. It lists them and asks first. Pods with
+a lower podshim.io/drain-priority (0 without it) end first, all pods of one at the same time. It prints each pod as it ends (with
 --json all at the end), and waits for the last. Meanwhile and afterwards podshim refuses
 new pods and containers on this node, because a live kubelet would recreate them as fast as they end: until --undo, or the
 next boot.
 
 podshim-drain.service calls it when the node goes down, after the kubelet was stopped and before containerd is.";
 const EXIT_CODES: &str = "\
-Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 wrong arguments.";
+Exit codes: 0 all pods ended in time, or the answer was no; 1 some did not, or it could not be done; 2 wrong arguments.";
 
 /// Arguments of `podshim drain`.
 #[derive(Args)]
@@ -36,8 +42,16 @@ pub struct Arguments {
     #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, conflicts_with = "undo")]
     timeout: Option<Duration>,
     /// Take new pods again
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
     undo: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Only list what would end, in its classes
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    node: NodeArguments,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -47,6 +61,16 @@ struct Report {
     /// Whether podshim refuses new pods on this node now.
     draining: bool,
     pods: Vec<DrainedPod>,
+    /// With `--dry-run`.
+    would_end: Option<Vec<PodToEnd>>,
+}
+
+#[derive(Serialize)]
+struct PodToEnd {
+    pod: String,
+    id: String,
+    drain_priority: i32,
+    state: PodState,
 }
 
 #[derive(Serialize)]
@@ -60,32 +84,99 @@ struct DrainedPod {
 /// Runs the command.
 ///
 /// # Errors
-/// A `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
-/// read.
+/// A `draining` file that cannot be written or removed (not root), a directory of shims that cannot be read, or no terminal to
+/// ask on.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let file = Path::new(DRAINING_FILE);
-    let failed = |what: &str, path: &Path, error: &io::Error| {
-        CommandError::Input(format!("{}: cannot be {what}: {error}", path.display()))
-    };
+    let root = &arguments.node.run_dir;
+    let file = root.join(Path::new(DRAINING_FILE).file_name().unwrap_or_default());
     let format = arguments.result.format();
-    if !arguments.undo {
-        mark(file).map_err(|error| failed("written", file, &error))?;
-        return drain_all(Path::new(STATE_ROOT), arguments.timeout, format);
+    if arguments.undo {
+        return undo(&file, format);
     }
+    if arguments.dry_run {
+        let draining = file.exists();
+        let would_end = would_end(root)?;
+        match format {
+            Format::Json => print_json(&Report { draining, pods: Vec::new(), would_end: Some(would_end) })?,
+            Format::Text => print(&list(&would_end, ColorMode::of(&stdout()), columns()))?,
+        }
+        return Ok(Outcome::Success);
+    }
+    if !arguments.yes && !is_unit_of_the_release_before() {
+        let would_end = would_end(root)?;
+        eprint!("{}", list(&would_end, ColorMode::of(&stderr()), columns()));
+        let question = format!("End {} and refuse new ones?", counted(would_end.len()));
+        if ask(&question, "drain")? == Answer::No {
+            print("Nothing was changed.\n")?;
+            return Ok(Outcome::Success);
+        }
+    }
+    mark(root, &file).map_err(|error| failed("written", &file, &error))?;
+    drain_all(root, arguments.timeout, format)
+}
+
+/// N17: a unit of systemd that was loaded before this release was installed calls the drain without `--yes`, and a node that goes
+/// down must not lose its order by that.
+fn is_unit_of_the_release_before() -> bool {
+    std::env::var_os("INVOCATION_ID").is_some() && getppid() == Pid::from_raw(1)
+}
+
+fn undo(file: &Path, format: Format) -> Result<Outcome, CommandError> {
     let done = match fs::remove_file(file) {
         Ok(()) => "This node takes new pods again.\n",
         Err(error) if error.kind() == ErrorKind::NotFound => "This node was not draining.\n",
         Err(error) => return Err(failed("removed", file, &error)),
     };
     match format {
-        Format::Json => print_json(&Report { draining: false, pods: Vec::new() })?,
+        Format::Json => print_json(&Report { draining: false, pods: Vec::new(), would_end: None })?,
         Format::Text => print(done)?,
     }
     Ok(Outcome::Success)
 }
 
-fn mark(file: &Path) -> io::Result<()> {
-    fs::create_dir_all(STATE_ROOT)?;
+fn failed(what: &str, path: &Path, error: &io::Error) -> CommandError {
+    CommandError::Input(format!("{}: cannot be {what}: {error}", path.display()))
+}
+
+/// The pods of the node in the order of their classes (N11).
+fn would_end(root: &Path) -> Result<Vec<PodToEnd>, CommandError> {
+    let node = node();
+    let mut pods: Vec<_> = shims::all(root)?
+        .into_iter()
+        .map(|shim| {
+            let (drain_priority, pod) = (node.drain_priority(shim.entry.drain_priority), title(&shim.entry));
+            let report = PodReport::of(shim);
+            PodToEnd { pod, id: report.id, drain_priority, state: report.state }
+        })
+        .collect();
+    pods.sort_by_key(|pod| pod.drain_priority);
+    Ok(pods)
+}
+
+fn list(pods: &[PodToEnd], paint: ColorMode, columns: Option<usize>) -> String {
+    let mut table = Table::new(&["DRAIN PRIORITY", "POD", "STATUS"]);
+    for pod in pods {
+        let status = (pod.state.words().to_owned(), colour_of(pod.state));
+        table.row(vec![(pod.drain_priority.to_string(), None), (pod.pod.clone(), None), status]);
+    }
+    let mut classes: Vec<_> = pods.iter().map(|pod| pod.drain_priority).collect();
+    classes.dedup();
+    let classes = match classes.len().min(MOST_CLASSES) {
+        0 | 1 => "all at the same time".to_owned(),
+        many => format!("in {many} classes, the lowest priority first"),
+    };
+    match pods {
+        [] => "No pod of podshim is on this node.\n".to_owned(),
+        pods => format!("{}{} would end, {classes}.\n", table.show(paint, columns), counted(pods.len())),
+    }
+}
+
+fn counted(pods: usize) -> String {
+    format!("{pods} pod{}", if pods == 1 { "" } else { "s" })
+}
+
+fn mark(root: &Path, file: &Path) -> io::Result<()> {
+    fs::create_dir_all(root)?;
     fs::write(file, "podshim drain\n")
 }
 
@@ -109,11 +200,11 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
     };
     let all = drain(state_root, &node(), timeout, report)?;
     let late = all.iter().filter(|ended| ended.end != End::InTime).count();
-    let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
+    let pods = counted(all.len());
     match (format, late) {
         (Format::Json, _) => {
             let pods = all.into_iter().map(DrainedPod::of).collect();
-            print_json(&Report { draining: true, pods })?;
+            print_json(&Report { draining: true, pods, would_end: None })?;
         }
         (Format::Text, 0) => {
             print(&format!(

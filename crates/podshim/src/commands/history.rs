@@ -8,6 +8,7 @@ use clap::Args;
 use control_api::container::Role;
 use serde::Serialize;
 
+use super::inspect::{OOM_KILLED, times};
 use super::ps::{age, now_ms};
 use crate::arguments::{HistoryArguments, ResultArguments, duration_or_seconds};
 use crate::events::{date, time_of_day};
@@ -25,7 +26,8 @@ RESULT is `completed` or `failed` if the pod's restart policy says that it has e
 stop: caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal,
 zero-grace, sandbox (its caller stopped it, or it ended, before any other stop began), or shim-killed; `-` if the pod ended
 without a stop. EXIT CODES are the real ones, and beside each the one that the caller saw, if that differs; `?` where the shim
-was killed before the container ended, so that no process saw its code.
+was killed before the container ended, so that no process saw its code. `OOM killed`: the kernel killed a process of it for
+memory, in the run that ended last, or so often before.
 
 podshim writes a record when a pod ends, even if the pod's shim was killed. It keeps 7 days, 64 MiB in all and 8 MiB of each
 namespace; history-age, history-size and history-namespace-size in /etc/podshim/config.toml change that. A record has no
@@ -105,9 +107,15 @@ fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: ColorMode, columns: 
 /// A container's real exit code, and the code that its caller saw if that differs. `None` if it has not run.
 fn exit(container: &ContainerReport, pod_id: &str) -> Option<String> {
     let name = display_name(&container.name, pod_id);
+    // Also one that was restarted in place since, and has ended well.
+    let memory = match (container.out_of_memory, container.oom_kills) {
+        (true, _) => format!(" {OOM_KILLED}"),
+        (false, Some(kills)) if kills > 0 => format!(" ({OOM_KILLED} {})", times(kills)),
+        (false, _) => String::new(),
+    };
     Some(match (container.real_exit_code, container.shown_exit_code) {
-        (Some(real), Some(shown)) if shown != real => format!("{name} {real} (shown as {shown})"),
-        (Some(real), _) => format!("{name} {real}"),
+        (Some(real), Some(shown)) if shown != real => format!("{name} {real}{memory} (shown as {shown})"),
+        (Some(real), _) => format!("{name} {real}{memory}"),
         (None, _) => {
             container.exited_at_ms?;
             format!("{name} ?")

@@ -10,9 +10,10 @@ use pod_spec::DurationText;
 
 use super::ps::{age, colour_of_container, now_ms};
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::events::because;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
-use crate::pods::{ContainerReport, PodReport, PodState, display_name};
+use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
 use crate::words::DisplayWord;
@@ -20,7 +21,8 @@ use crate::words::DisplayWord;
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Shows a pod: each container's role, state, gate and what it waits for, restarts, real exit codes beside those that callers
-see, signals that wait for their turn, and what is left of a stop's time; and the processor time that podshim spent for
+see, signals that wait for their turn or that a container ignores, what the kernel killed for memory, and what is left of a stop's
+time; and the processor time that podshim spent for
 the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.";
@@ -116,20 +118,21 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
     };
     let exit = match (container.real_exit_code, container.shown_exit_code) {
         (Some(real), Some(shown)) if real != shown => format!("{real}, shown as {shown}"),
+        (Some(code), _) | (None, Some(code)) if container.out_of_memory => format!("{code} {OOM_KILLED}"),
         (Some(code), _) | (None, Some(code)) => code.to_string(),
         (None, None) => dash(),
     };
     let state = match container.exited_at_ms.filter(|_| container.state == State::EXITED) {
         Some(at) => format!("exited {} ago", age(now_ms - at)),
-        None => container.state.word(),
+        None => container.state_word.clone(),
     };
     vec![
         (display_name(&container.name, pod_id), None),
         (container.role.word(), None),
-        (state, colour_of_container(container.state)),
+        (state, colour_of_container(container)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
         (gate, None),
-        (container.restarts.to_string(), None),
+        (container.all_restarts().to_string(), None),
         (exit, None),
     ]
 }
@@ -139,24 +142,38 @@ fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
     let held = container.held_for.as_ref().map(|reason| format!("{name}: held, waiting for {reason}\n"));
     let signal = container.pending_signal.as_ref();
     let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));
+    let stop = container.stopping_for_ms.zip(container.stop_signal.as_ref()).map(|(time, signal)| {
+        let why = container.stop_cause.map(because).unwrap_or_default();
+        format!("{name}: {STOPPING} since {signal} {} ago: {why}\n", duration(time))
+    });
     let kill = container.kill_in_ms.map(|left| format!("{name}: SIGKILL in {}\n", duration(left)));
     let restart =
         container.restart_in_ms.map(|left| format!("{name}: started again in {}\n", duration(left)));
-    [held, signal, kill, restart].into_iter().flatten().collect()
+    let recent = container.restarts_total.filter(|total| *total != container.restarts).map(|total| {
+        format!("{name}: {total} restarts, {} since it last ran for ten minutes\n", container.restarts)
+    });
+    let memory = container.oom_kills.filter(|kills| *kills > 0).map(|kills| {
+        let last = if container.out_of_memory { ", at last in the run that ended last" } else { "" };
+        format!("{name}: {OOM_KILLED} {}{last}\n", times(kills))
+    });
+    [held, signal, stop, kill, restart, recent, memory].into_iter().flatten().collect()
+}
+
+/// What the kernel did to it for memory, as Kubernetes calls it.
+pub(super) const OOM_KILLED: &str = "OOM killed";
+
+/// How often, for people.
+pub(super) fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{more} times"),
+    }
 }
 
 /// A duration for people: tenths of a second are enough.
 fn duration(milliseconds: u64) -> String {
     DurationText(Duration::from_millis(milliseconds / 100 * 100)).to_string()
-}
-
-/// Finds a pod by its name and connects to its shim.
-///
-/// # Errors
-/// No such pod, or no shim that answers.
-pub(crate) fn connect(root: &std::path::Path, pod: &str) -> Result<Client, CommandError> {
-    let entry = shims::find(root, pod)?;
-    Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(pod, source))
 }
 
 /// The error of a call to a shim, with the pod's name.

@@ -1,6 +1,6 @@
 //! `podshim install` and `podshim uninstall`: their arguments, what they show, and the question they ask.
 
-use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::io::stdout;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host, not
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, print};
+use crate::question::{Answer, ask};
 use crate::signals::Signals;
 
 const INSTALL: &str = "install";
@@ -455,15 +456,9 @@ fn carry_out(
     match confirmation {
         Confirmation::ShowOnly => return Ok(Made::Shown),
         Confirmation::Given => {}
-        Confirmation::Ask if !stdin().is_terminal() => {
-            return Err(CommandError::usage(command, "no terminal to ask on: give --yes or --dry-run"));
-        }
         Confirmation::Ask => {
-            print(&format!("Make these {} changes? [y/N] ", changes.len()))?;
-            stdout().flush()?;
-            let mut answer = String::new();
-            stdin().lock().read_line(&mut answer)?;
-            if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            let question = format!("Make these {} changes?", changes.len());
+            if ask(&question, command)? == Answer::No {
                 print("Nothing was changed.\n")?;
                 return Ok(Made::Declined);
             }

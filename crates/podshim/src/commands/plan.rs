@@ -123,7 +123,7 @@ fn read(source: &Source, context: &CheckContext, report: &mut Report) -> Result<
             let title = "annotations".to_owned();
             explain_node(report, source, annotations, title, context, &PodFacts::default())?;
         }
-        for template in manifest::templates(&document) {
+        for template in manifest::all_templates(&document) {
             if let Some(annotations) = template.annotations() {
                 let pod = facts(&template, &context.injected);
                 explain_node(report, source, annotations, template.title(), context, &pod)?;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::arguments::{NodeArguments, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
-use crate::pods::{PodReport, PodState, SHORT_ID, display_name};
-use crate::shims;
+use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
+use crate::shims::{self, SHORT_ID};
 use crate::terminal::columns;
 use crate::words::DisplayWord;
 
@@ -70,12 +70,8 @@ fn show(pods: &[PodReport], now_ms: i64, paint: ColorMode, columns: Option<usize
                 if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
             row.push((display_name(&container.name, &pod.id), None));
             row.push((container.role.word(), None));
-            let state = match container.real_exit_code.filter(|_| container.state == State::EXITED) {
-                Some(code) => format!("exited ({code})"),
-                None => container.state.word(),
-            };
-            row.push((state, colour_of_container(container.state)));
-            row.push((container.restarts.to_string(), None));
+            row.push((state_of(container), colour_of_container(container)));
+            row.push((container.all_restarts().to_string(), None));
             table.row(row);
         }
     }
@@ -86,7 +82,8 @@ fn show(pods: &[PodReport], now_ms: i64, paint: ColorMode, columns: Option<usize
     text
 }
 
-fn colour_of(state: PodState) -> Option<Colour> {
+/// The colour of a pod's state; `None` for the terminal's own.
+pub(super) fn colour_of(state: PodState) -> Option<Colour> {
     match state {
         PodState::Running | PodState::Completed => Some(Colour::Green),
         PodState::Stopping | PodState::Restarting => Some(Colour::Yellow),
@@ -95,9 +92,22 @@ fn colour_of(state: PodState) -> Option<Colour> {
     }
 }
 
+/// A container's state with what matters most of it: its exit code, or since when it ignores a signal that is to end it.
+fn state_of(container: &ContainerReport) -> String {
+    match (container.state, container.real_exit_code, container.stopping_for_ms, container.stop_cause) {
+        (State::EXITED, Some(code), ..) => format!("exited ({code})"),
+        (State::RUNNING, _, Some(time), Some(cause)) => {
+            let time = age(i64::try_from(time).unwrap_or(i64::MAX));
+            format!("{STOPPING} {time} ({})", cause.word())
+        }
+        _ => container.state_word.clone(),
+    }
+}
+
 /// The colour of a container's state; `None` for the terminal's own.
-pub(crate) fn colour_of_container(state: State) -> Option<Colour> {
-    match state {
+pub(crate) fn colour_of_container(container: &ContainerReport) -> Option<Colour> {
+    match container.state {
+        State::RUNNING if container.stopping_for_ms.is_some() => Some(Colour::Yellow),
         State::RUNNING | State::COMPLETED => Some(Colour::Green),
         State::STOPPED | State::EXITED => None,
         _ => Some(Colour::Yellow),

@@ -10,18 +10,21 @@ use control_api::container::{Role, State};
 use serde::Serialize;
 
 use super::inspect::failed;
-use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
+use crate::arguments::{ExactPodArgument, NodeArguments, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::{ContainerReport, PodReport};
-use crate::shims::{self, ANSWER_LIMIT};
-use crate::words::DisplayWord;
+use crate::shims::{self, ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Restarts all planned containers of a pod in place: they stop in order, within the pod's budget and with its hooks, and
-start in order as at first, inits included. The sandbox, its address, the volumes and the containers themselves stay: the
-kubelet sees no exit and counts no restart. The command waits until all of them run.";
+start in order as at first. The sandbox, its address, the volumes and the containers themselves stay: the kubelet sees no exit
+and counts no restart. The command waits until all of them run.
+
+An exit that a caller has seen cannot be taken back: such a container stays as it ended. Under Never and OnFailure that is every
+init that has completed, unless the plan has a fatal.c=restart, which keeps their exits from the caller. The command names those
+that were not run again.";
 const EXIT_CODES: &str = "\
 Exit codes: 0 all of it runs again; 1 it does not in that time, there is no such pod, or it cannot be restarted now;
 2 wrong arguments.";
@@ -38,7 +41,7 @@ pub struct Arguments {
     #[command(flatten)]
     node: NodeArguments,
     #[command(flatten)]
-    pod: PodArgument,
+    pod: ExactPodArgument,
 }
 
 /// How long one call waits for an event before the pod's state is read again.
@@ -48,6 +51,11 @@ const EVENT_WAIT: Duration = Duration::from_secs(1);
 struct Report {
     restarted: bool,
     took_ms: u64,
+    /// The pod's whole name, and its id: POD may have been either.
+    name: String,
+    id: String,
+    /// What had ended before, and stays so.
+    not_run_again: Vec<String>,
     pod: PodReport,
 }
 
@@ -57,22 +65,42 @@ struct Report {
 /// No such pod, one that cannot be restarted, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let name = &arguments.pod.pod;
-    let entry = shims::find(&arguments.node.run_dir, name)?;
+    let entry = shims::find_exactly(&arguments.node.run_dir, &arguments.pod.pod)?;
+    let name = title(&entry);
     let begun = Instant::now();
-    let wrong = |source| failed(name, source);
+    let wrong = |source| failed(&name, source);
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(wrong)?;
+    let before = PodReport::of_answer(client.inspect().map_err(wrong)?);
     client.restart().map_err(wrong)?;
     let pod = wait(&client, begun + arguments.timeout).map_err(wrong)?;
     let (took, restarted) = (begun.elapsed(), runs_again(&pod));
+    let not_run_again = not_run_again(&before, &pod);
     match arguments.result.format() {
         Format::Json => {
             let took_ms = milliseconds(took);
-            print_json(&Report { restarted, took_ms, pod })?;
+            print_json(&Report { restarted, took_ms, name, id: entry.id, not_run_again, pod })?;
         }
-        Format::Text => print(&show(name, took, &pod, ColorMode::of(&stdout())))?,
+        Format::Text => print(&show(&name, took, &pod, &not_run_again, ColorMode::of(&stdout())))?,
     }
     Ok(if restarted { Outcome::Success } else { Outcome::Findings })
+}
+
+/// What had shown its exit before the restart and has the same one after it (R14).
+fn not_run_again(before: &PodReport, after: &PodReport) -> Vec<String> {
+    let is_planned = |container: &ContainerReport| {
+        !matches!(container.role, Role::SANDBOX | Role::PASSTHROUGH | Role::STANDBY)
+    };
+    let had_ended = |container: &ContainerReport| {
+        is_planned(container) && matches!(container.state, State::STOPPED | State::EXITED)
+    };
+    let is_the_same = |old: &ContainerReport| {
+        after
+            .containers
+            .iter()
+            .any(|new| new.name == old.name && new.exited_at_ms == old.exited_at_ms && new.has_ended())
+    };
+    let ended = before.containers.iter().filter(|container| had_ended(container) && is_the_same(container));
+    ended.map(|container| container.name.clone()).collect()
 }
 
 /// Waits until the pod runs again, or is stopped for another reason.
@@ -104,10 +132,17 @@ fn is_at_work(container: &ContainerReport) -> bool {
     }
 }
 
-fn show(name: &str, took: Duration, pod: &PodReport, paint: ColorMode) -> String {
+fn show(name: &str, took: Duration, pod: &PodReport, not_run_again: &[String], paint: ColorMode) -> String {
     let seconds = format!("{:.1}s", took.as_secs_f64());
     if runs_again(pod) {
-        return format!("pod {name}: {} in {seconds}\n", paint.text(Colour::Green, "restarted"));
+        let restarted = format!("pod {name}: {} in {seconds}\n", paint.text(Colour::Green, "restarted"));
+        return match not_run_again {
+            [] => restarted,
+            names => {
+                let names = names.join(", ");
+                restarted + &format!("not run again, as their caller has seen their exits: {names}\n")
+            }
+        };
     }
     let why = match &pod.stop {
         Some(stop) if stop.reason != StopReason::RESTART => {
@@ -117,7 +152,7 @@ fn show(name: &str, took: Duration, pod: &PodReport, paint: ColorMode) -> String
             let waiting = pod.containers.iter().filter(|container| !is_at_work(container));
             let words = waiting.map(|container| match &container.held_for {
                 Some(reason) => format!("{} waits for {reason}", container.name),
-                None => format!("{} is {}", container.name, container.state.word()),
+                None => format!("{} is {}", container.name, container.state_word),
             });
             words.collect::<Vec<_>>().join(", ")
         }

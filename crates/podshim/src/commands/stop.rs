@@ -9,21 +9,25 @@ use clap::Args;
 use control_api::client::{Client, ClientError};
 use control_api::container::State;
 use control_api::entry::Entry;
-use pod_spec::BoundedDuration;
+use control_api::past;
+use control_api::paths::NODE_FILE;
+use pod_spec::{BoundedDuration, Node};
 use serde::Serialize;
 
 use super::inspect::failed;
-use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
+use crate::arguments::{
+    ExactPodArgument, HistoryArguments, NodeArguments, ResultArguments, duration_or_seconds,
+};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::PodReport;
-use crate::shims::{self, ANSWER_LIMIT};
-use crate::words::DisplayWord;
+use crate::shims::{self, ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. podshim
-restarts nothing of it and refuses new containers; the caller that created the pod still has to remove it.";
+Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end and for the
+pod's record, which `podshim timeline --past` draws. podshim restarts nothing of the pod and refuses new containers; the caller
+that created it still has to remove it.";
 const EXIT_CODES: &str = "\
 Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 wrong arguments.";
 
@@ -39,7 +43,9 @@ pub struct Arguments {
     #[command(flatten)]
     node: NodeArguments,
     #[command(flatten)]
-    pod: PodArgument,
+    history: HistoryArguments,
+    #[command(flatten)]
+    pod: ExactPodArgument,
 }
 
 /// Two seconds after the budget podshim has sent SIGKILL to all that is left of the pod (T6); five more are for the
@@ -48,10 +54,22 @@ const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
 /// How long one call waits for an event before the pod's state is read again.
 const EVENT_WAIT: Duration = Duration::from_secs(1);
 
+/// How long to wait until the caller has deleted what has ended, so that the shim ends, and then until the pod's record is
+/// written: containerd deletes at once, and the record waits for a disk.
+const UNTIL_GONE: Duration = Duration::from_secs(5);
+const UNTIL_RECORDED: Duration = Duration::from_secs(5);
+/// How often to look for these.
+const INTERVAL: Duration = Duration::from_millis(20);
+
 #[derive(Serialize)]
 struct Report {
     stopped: bool,
     took_ms: u64,
+    /// The pod's whole name, and its id: POD may have been either.
+    name: String,
+    id: String,
+    /// Whether `podshim timeline --past` has it; `null` if podshim keeps no record of this pod.
+    recorded: Option<bool>,
     pod: Option<PodReport>,
 }
 
@@ -61,26 +79,61 @@ struct Report {
 /// No such pod, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let pod = &arguments.pod.pod;
-    let entry = shims::find(&arguments.node.run_dir, pod)?;
+    let root = &arguments.node.run_dir;
+    let entry = shims::find_exactly(root, &arguments.pod.pod)?;
+    let name = title(&entry);
     let begun = Instant::now();
-    let wrong = |source| failed(pod, source);
+    let wrong = |source| failed(&name, source);
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(wrong)?;
     client.stop(arguments.grace).map_err(wrong)?;
     let left = wait(&client, begun).map_err(wrong)?;
     if left.is_none() {
-        removed(&arguments.node.run_dir, &entry).map_err(wrong)?;
+        removed(root, &entry).map_err(wrong)?;
     }
     let took = begun.elapsed();
     let stopped = left.as_ref().is_none_or(PodReport::has_stopped);
+    let recorded = if stopped { record(root, &entry, &arguments.history.history_dir) } else { None };
     match arguments.result.format() {
         Format::Json => {
             let took_ms = milliseconds(took);
-            print_json(&Report { stopped, took_ms, pod: left })?;
+            print_json(&Report { stopped, took_ms, name, id: entry.id, recorded, pod: left })?;
         }
-        Format::Text => print(&show(pod, took, left.as_ref(), ColorMode::of(&stdout())))?,
+        Format::Text => {
+            print(&show(&name, took, left.as_ref(), ColorMode::of(&stdout())))?;
+            if recorded == Some(false) {
+                eprintln!("podshim: its record is not written yet: `podshim history` will have it");
+            }
+        }
     }
     Ok(if stopped { Outcome::Success } else { Outcome::Findings })
+}
+
+/// N12: waits until the record of a stopped pod is there, so that `podshim timeline --past` has the pod. `None` if podshim keeps
+/// none: one of ctr's may have no plan and then no record, and the node's file may say so. A shim lives until its caller has deleted
+/// everything, which ctr's user may do at any time: there a record is not waited for either.
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+fn record(root: &Path, entry: &Entry, history: &Path) -> Option<bool> {
+    if entry.pod_name.is_empty() {
+        return None;
+    }
+    let within = |limit: Duration, is_so: &dyn Fn() -> bool| {
+        let until = Instant::now() + limit;
+        while !is_so() && Instant::now() < until {
+            thread::sleep(INTERVAL);
+        }
+        is_so()
+    };
+    let is_gone = || !Entry::list(root).is_ok_and(|all| all.contains(entry));
+    if !within(UNTIL_GONE, &is_gone) || keeps_nothing() {
+        return None;
+    }
+    Some(within(UNTIL_RECORDED, &|| past::has(history, &entry.id).unwrap_or(false)))
+}
+
+/// Whether the node's file says that no record is kept.
+fn keeps_nothing() -> bool {
+    let text = std::fs::read_to_string(NODE_FILE).unwrap_or_default();
+    Node::parse(&text).is_ok_and(|node| node.history().size == 0 || node.history().namespace_size == 0)
 }
 
 /// Waits until the pod has stopped, or until its budget and [`AFTER_BUDGET`] are over. `None`: its shim has gone.
@@ -111,7 +164,7 @@ fn removed(root: &Path, entry: &Entry) -> Result<(), ClientError> {
         if Instant::now() >= until {
             return Err(ClientError::Dead { socket: entry.socket.clone() });
         }
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(INTERVAL);
     }
     Ok(())
 }
@@ -128,15 +181,15 @@ fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientErr
 }
 
 /// `left` is the pod as it is, if its shim has not gone.
-fn show(pod: &str, took: Duration, left: Option<&PodReport>, paint: ColorMode) -> String {
+fn show(name: &str, took: Duration, left: Option<&PodReport>, paint: ColorMode) -> String {
     let seconds = format!("{:.1}s", took.as_secs_f64());
     if left.is_none_or(PodReport::has_stopped) {
-        return format!("pod {pod}: {} in {seconds}\n", paint.text(Colour::Green, "stopped"));
+        return format!("pod {name}: {} in {seconds}\n", paint.text(Colour::Green, "stopped"));
     }
     let containers = left.iter().flat_map(|pod| &pod.containers);
     let left: Vec<_> = containers
         .filter(|container| !matches!(container.state, State::STOPPED | State::NOT_CREATED))
-        .map(|container| format!("{} is {}", container.name, container.state.word()))
+        .map(|container| format!("{} is {}", container.name, container.state_word))
         .collect();
-    format!("pod {pod}: {} after {seconds}: {}\n", paint.text(Colour::Red, "not stopped"), left.join(", "))
+    format!("pod {name}: {} after {seconds}: {}\n", paint.text(Colour::Red, "not stopped"), left.join(", "))
 }

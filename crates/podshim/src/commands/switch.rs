@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::inspect::{connect, failed};
-use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
+use control_api::client::Client;
+
+use super::inspect::failed;
+use crate::arguments::{ExactPodArgument, NodeArguments, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, print, print_json};
+use crate::shims::{self, ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -29,7 +32,7 @@ pub struct Arguments {
     #[command(flatten)]
     node: NodeArguments,
     #[command(flatten)]
-    pod: PodArgument,
+    pod: ExactPodArgument,
     /// Either of the two
     #[arg(value_name = "SIDECAR")]
     sidecar: String,
@@ -41,12 +44,16 @@ pub struct Arguments {
 /// No such pod or sidecar, a switch that failed.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (pod, sidecar) = (&arguments.pod.pod, &arguments.sidecar);
-    connect(&arguments.node.run_dir, pod)?
-        .switch(sidecar, arguments.timeout)
-        .map_err(|source| failed(pod, source))?;
+    let entry = shims::find_exactly(&arguments.node.run_dir, pod)?;
+    let name = title(&entry);
+    Client::connect(&entry.socket, ANSWER_LIMIT)
+        .and_then(|client| client.switch(sidecar, arguments.timeout))
+        .map_err(|source| failed(&name, source))?;
     match arguments.result.format() {
-        Format::Json => print_json(&serde_json::json!({ "pod": pod, "sidecar": sidecar, "switched": true }))?,
-        Format::Text => print(&format!("pod {pod}: the standby of {sidecar} has taken over\n"))?,
+        Format::Json => print_json(&serde_json::json!({
+            "pod": pod, "name": name, "id": entry.id, "sidecar": sidecar, "switched": true,
+        }))?,
+        Format::Text => print(&format!("pod {name}: the standby of {sidecar} has taken over\n"))?,
     }
     Ok(Outcome::Success)
 }

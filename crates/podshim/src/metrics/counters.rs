@@ -66,6 +66,13 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
         counts,
         &kills.collect::<Vec<_>>(),
     );
+    counter(
+        text,
+        "podshim_oom_kills",
+        "Processes that the kernel killed for memory, also of a container that podshim restarted in place.",
+        counts,
+        &by_role(Count::OomKills),
+    );
     let stop = |reason: StopReason| (format!(",reason=\"{}\"", reason.word()), Count::Stops(reason.word()));
     let stops: Vec<_> = StopReason::reasons().map(stop).collect();
     counter(text, "podshim_stops", "Stops of a pod, by their first reason.", counts, &stops);

@@ -15,10 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use control_api::container::{Role, State};
-use control_api::{Container, InspectResponse, Outcome};
+use control_api::entry::Entry;
+use control_api::event::Cause;
+use control_api::{Container, InspectResponse, Outcome, Past};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use node::{Node, command, web};
+use protobuf::Message;
 
 /// Dead shims, shims that hang and shims that answer are all listed with their state, in the time of one.
 #[test]
@@ -111,7 +114,7 @@ fn the_pod_of_a_dead_shim_is_reported() {
         let (code, shown, errors) = node.podshim(call);
         assert_eq!((code, shown.as_str()), (1, ""));
         assert!(
-            errors.starts_with("podshim: pod batch: its shim is dead: no process listens at /"),
+            errors.starts_with("podshim: pod prod/batch: its shim is dead: no process listens at /"),
             "{errors}"
         );
     }
@@ -144,7 +147,7 @@ fn a_pod_is_stopped_to_its_end() {
     node.pod(web());
     let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+    assert!(shown.starts_with("pod prod/web: stopped in "), "{shown}");
 }
 
 /// A job's shim that nothing has deleted yet, as under ctr, answers with the job's outcome: it has stopped too.
@@ -154,7 +157,7 @@ fn a_job_that_is_complete_has_stopped() {
     node.pod(InspectResponse { outcome: Outcome::SUCCEEDED.into(), ..web() });
     let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+    assert!(shown.starts_with("pod prod/web: stopped in "), "{shown}");
 }
 
 #[test]
@@ -166,14 +169,14 @@ fn a_restart_waits_until_the_pod_runs() {
     }
     let (code, shown, errors) = node.podshim(&["restart", "web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert!(shown.starts_with("pod web: restarted in "), "{shown}");
+    assert!(shown.starts_with("pod prod/web: restarted in "), "{shown}");
     let (code, shown, _) = node.podshim(&["restart", "--timeout", "2s", "stuck"]);
     assert_eq!(code, 1);
-    assert!(shown.starts_with("pod stuck: not restarted after "), "{shown}");
+    assert!(shown.starts_with("pod prod/stuck: not restarted after "), "{shown}");
     assert!(shown.ends_with("app waits for sidecar \"proxy\": tcp:15021 refused\n"), "{shown}");
     let (code, shown, errors) = node.podshim(&["restart", "done"]);
     assert_eq!((code, shown.as_str()), (1, ""));
-    assert_eq!(errors, "podshim: pod done: cannot restart the pod: it is complete\n");
+    assert_eq!(errors, "podshim: pod prod/done: cannot restart the pod: it is complete\n");
     let (code, json, _) = node.podshim(&["restart", "--json", "web"]);
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, &report["restarted"], &report["pod"]["name"]), (0, &true.into(), &"web".into()));
@@ -184,9 +187,9 @@ fn a_switch_tells_how_it_ended() {
     let node = Node::new();
     node.pod(web());
     let (code, shown, _) = node.podshim(&["switch", "web", "proxy"]);
-    assert_eq!((code, shown.as_str()), (0, "pod web: the standby of proxy has taken over\n"));
+    assert_eq!((code, shown.as_str()), (0, "pod prod/web: the standby of proxy has taken over\n"));
     let (code, _, errors) = node.podshim(&["switch", "web", "ghost"]);
-    assert_eq!((code, errors.as_str()), (1, "podshim: pod web: no container \"ghost\" in the plan\n"));
+    assert_eq!((code, errors.as_str()), (1, "podshim: pod prod/web: no container \"ghost\" in the plan\n"));
 }
 
 /// Prometheus gets the same text from the command and over HTTP. The server refuses other requests, and a client that
@@ -348,4 +351,196 @@ fn n3_uninstall_refuses_while_pods_run() {
     }
     fs::write(&shim, "a program").unwrap();
     assert_eq!(uninstall(&[]), (Some(0), String::new()), "no pod needs it any more");
+}
+
+/// N1: `stop web-1` while only `web-10` lives ends nothing; so do `restart` and `switch`. With the whole name they print all of it.
+#[test]
+fn found_n1_a_prefix_ends_no_pod() {
+    let node = Node::new();
+    node.pod(InspectResponse { pod_name: "web-10".to_owned(), ..web() });
+    for prefix in ["web-1", "w", "prod/web-1"] {
+        for call in
+            [&["stop", "--grace", "1.5s", prefix][..], &["restart", prefix], &["switch", prefix, "proxy"]]
+        {
+            let (code, shown, errors) = node.podshim(call);
+            assert_eq!((code, shown.as_str()), (1, ""), "{call:?}");
+            assert!(errors.starts_with(&format!("podshim: no pod {prefix:?}: ")), "{call:?}: {errors}");
+        }
+    }
+    let (_, json, _) = node.podshim(&["inspect", "--json", "web-1"]);
+    assert!(json.contains("\"state\": \"running\""), "it is stopped: {json}");
+    let (code, shown, _) = node.podshim(&["switch", "web-10", "proxy"]);
+    assert_eq!((code, shown.as_str()), (0, "pod prod/web-10: the standby of proxy has taken over\n"));
+    let (code, json, _) = node.podshim(&["stop", "--grace", "1.5s", "--json", "web-10"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (code, &report["name"], &report["id"]),
+        (0, &"prod/web-10".into(), &"0123456789abcdef".into())
+    );
+}
+
+/// N2, R14: what had shown its exit is not run again by a restart, and the answer says so.
+#[test]
+fn r14_found_n2_a_restart_names_what_it_does_not_run_again() {
+    let node = Node::new();
+    let fetch = Container {
+        name: "fetch".to_owned(),
+        role: Role::INIT.into(),
+        state: State::EXITED.into(),
+        real_exit_code: Some(0),
+        shown_exit_code: Some(0),
+        exited_at_ms: Some(1_000),
+        ..Default::default()
+    };
+    let migrate = Container { name: "migrate".to_owned(), state: State::COMPLETED.into(), ..fetch.clone() };
+    let mut pod = web();
+    pod.containers.splice(1..1, [fetch, migrate]);
+    node.pod(pod);
+    let (code, shown, errors) = node.podshim(&["restart", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let (_, rest) = shown.split_once('\n').unwrap();
+    assert_eq!(rest, "not run again, as their caller has seen their exits: fetch\n", "{shown}");
+    let (_, help, _) = node.podshim(&["restart", "-h"]);
+    assert!(!help.contains("inits included"), "{help}");
+    let (_, json, _) = node.podshim(&["restart", "--json", "web"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["not_run_again"], serde_json::json!(["fetch"]));
+}
+
+/// N12: `stop` returns when the pod's record is there, which is written after its shim has gone.
+#[test]
+fn found_n12_a_stop_returns_when_the_record_is_written() {
+    let node = Node::new();
+    node.pod(web());
+    let history = tempfile::tempdir().unwrap();
+    let (root, records) = (node.root.path().to_owned(), history.path().to_owned());
+    // The mock's pod has stopped within some seconds; its shim goes then, and the disk is slow.
+    let ends = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(4000));
+        fs::remove_dir_all(root.join("k8s.io/0123456789abcdef")).unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        let past = Past { version: 1, pod: Some(web()).into(), ended_at_ms: 1, ..Default::default() };
+        let file = records.join(past.file());
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, past.write_to_bytes().unwrap()).unwrap();
+    });
+    let records = history.path().to_str().unwrap();
+    let (code, json, errors) =
+        node.podshim(&["stop", "--grace", "1.5s", "--json", "web", "--history-dir", records]);
+    let is_there = history.path().join("prod").exists();
+    ends.join().unwrap();
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(is_there, "it returned before the record was written");
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["recorded"], true);
+}
+
+/// N17: a drain lists what it would end, class by class, and ends nothing without an answer.
+#[test]
+fn found_n17_a_drain_asks_first() {
+    let node = Node::new();
+    node.pod(web());
+    let mut late = node.entry("fedcba9876543210", "mesh");
+    late.pop();
+    let entry = Entry::read_from(&late).unwrap();
+    Entry { drain_priority: 1000, ..entry }.write_to(&late).unwrap();
+    let (code, shown, errors) = node.podshim(&["drain", "--dry-run"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(
+        shown,
+        "\
+DRAIN PRIORITY  POD        STATUS
+0               prod/web   running
+1000            prod/mesh  shim dead
+2 pods would end, in 2 classes, the lowest priority first.
+"
+    );
+    let (code, json, _) = node.podshim(&["drain", "--dry-run", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &report["draining"]), (0, &false.into()));
+    assert_eq!(report["would_end"][1]["drain_priority"], 1000);
+    let (code, shown, errors) = node.podshim(&["drain"]);
+    assert_eq!((code, shown.as_str()), (2, ""));
+    assert!(errors.contains("no terminal to ask on: give --yes or --dry-run"), "{errors}");
+    assert!(!node.root.path().join("draining").exists());
+    let (_, json, _) = node.podshim(&["inspect", "--json", "web"]);
+    assert!(json.contains("\"state\": \"running\""), "{json}");
+}
+
+/// A sidecar that was killed for memory twice and runs again, an app that ignores its stop signal.
+fn busy() -> InspectResponse {
+    let mut pod = web();
+    pod.pod_name = "busy".to_owned();
+    pod.id = "busy-0123456789".to_owned();
+    pod.containers.truncate(4);
+    let [_, proxy, logs, app] = &mut pod.containers[..] else { panic!("four containers") };
+    (proxy.restarts, proxy.restarts_total, proxy.pending_signal) = (1, Some(31), 0);
+    (proxy.real_exit_code, proxy.out_of_memory, proxy.oom_kills) = (Some(137), true, Some(2));
+    (logs.restarts_total, logs.oom_kills) = (Some(0), Some(1));
+    (app.state, app.stop_signal, app.stop_cause) = (State::RUNNING.into(), 15, Cause::BY_CALLER.into());
+    (app.stopping_for_ms, app.kill_in_ms) = (Some(12_300), Some(17_000));
+    app.held_for = String::new();
+    pod
+}
+
+/// N5: how a restarted sidecar ended is shown while it runs. N7: a total that never falls, and R4's count beside it. N8: an OOM kill
+/// that no caller saw.
+#[test]
+fn found_n5_n7_n8_what_a_restart_in_place_hides_is_shown() {
+    let node = Node::new();
+    node.pod(busy());
+    let (_, shown, _) = node.podshim(&["inspect", "busy"]);
+    let line = |text: &str| {
+        assert!(
+            shown.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == text),
+            "{shown}"
+        );
+    };
+    line("proxy sidecar running 42 tcp::15021 (started) 31 137 OOM killed");
+    line("proxy: 31 restarts, 1 since it last ran for ten minutes");
+    line("proxy: OOM killed twice, at last in the run that ended last");
+    line("logs: OOM killed once");
+    let (_, listed, _) = node.podshim(&["ps"]);
+    assert!(listed.lines().any(|line| line.ends_with("sidecar  running                31")), "{listed}");
+    let (_, metrics, _) = node.podshim(&["metrics"]);
+    for line in [
+        r#"podshim_container_last_exit_code{namespace="prod",pod="busy",container="proxy",role="sidecar"} 137"#,
+        r#"podshim_container_restarts{namespace="prod",pod="busy",container="proxy",role="sidecar"} 1"#,
+        r#"podshim_container_lifetime_restarts{namespace="prod",pod="busy",container="proxy",role="sidecar"} 31"#,
+        r#"podshim_container_oom_kills{namespace="prod",pod="busy",container="proxy",role="sidecar"} 2"#,
+        r#"podshim_oom_kills_total{namespace="prod",role="sidecar"} 0"#,
+    ] {
+        assert!(metrics.lines().any(|own| own == line), "no {line} in\n{metrics}");
+    }
+}
+
+/// N6: a container that ignores its stop signal is stopping, since when and by whom.
+#[test]
+fn found_n6_what_ignores_its_stop_signal_is_stopping() {
+    let node = Node::new();
+    node.pod(busy());
+    let (_, listed, _) = node.podshim(&["ps"]);
+    assert!(
+        listed.lines().any(|line| line.contains("app        main     stopping 12s (caller)")),
+        "{listed}"
+    );
+    let (_, shown, _) = node.podshim(&["inspect", "busy"]);
+    assert!(shown.contains("app        main     stopping"), "{shown}");
+    assert!(
+        shown.contains("\napp: stopping since SIGTERM 12.3s ago: from its caller\napp: SIGKILL in 17s\n"),
+        "{shown}"
+    );
+    let (_, json, _) = node.podshim(&["inspect", "--json", "busy"]);
+    let pod: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let app = &pod["containers"][3];
+    assert_eq!((&app["state"], &app["stop_cause"]), (&"stopping".into(), &"caller".into()));
+    assert_eq!((&app["stop_signal"], &app["stopping_for_ms"]), (&"SIGTERM".into(), &12_300.into()));
+    let (_, metrics, _) = node.podshim(&["metrics"]);
+    let of_app = r#"namespace="prod",pod="busy",container="app",role="main""#;
+    for line in [
+        format!(r#"podshim_container_state{{{of_app},state="stopping"}} 1"#),
+        format!(r#"podshim_container_stopping_seconds{{{of_app},signal="SIGTERM",cause="caller"}} 12.300"#),
+    ] {
+        assert!(metrics.lines().any(|own| own == line), "no {line} in\n{metrics}");
+    }
 }

@@ -38,7 +38,10 @@ impl Fake {
     /// The pod after a call of restart: it stops, then a container is held, then all run, except of a pod `stuck`.
     fn restarted(&self, mut answer: InspectResponse, asked: u32) -> InspectResponse {
         let is_stuck = answer.pod_name == "stuck";
-        for container in &mut answer.containers {
+        // What had ended stays so.
+        let has_ended =
+            |container: &&mut Container| matches!(container.state.unwrap(), State::EXITED | State::COMPLETED);
+        for container in answer.containers.iter_mut().filter(|container| !has_ended(container)) {
             container.state =
                 if container.role.unwrap() == Role::STANDBY { State::HELD } else { State::RUNNING }.into();
             if container.name == "app" && (asked < 3 || is_stuck) {
