@@ -189,8 +189,9 @@ fn what_is_pending_is_shown() {
 #[test]
 fn r6_found_n5_the_last_exit_is_shown_while_the_next_run_goes_on() {
     with_pod(async |pod| {
-        let script = "test -e again && exec sleep 60; touch again; exit 9";
-        pod.run("proxy", script, &[PLAN]).await;
+        let again = pod.directory.path().join("again");
+        let script = format!("test -e {0} && exec sleep 60; touch {0}; exit 9", again.display());
+        pod.run("proxy", &script, &[PLAN]).await;
         let runs = |event: &Event| event.kind.unwrap() == Kind::RUNNING;
         let first = events_until(&pod, runs).await.last().unwrap().sequence;
         events_until(&pod, move |event| runs(event) && event.sequence > first).await;
