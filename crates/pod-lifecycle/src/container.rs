@@ -10,7 +10,6 @@ pub(crate) mod freezer;
 pub(crate) mod gate_probe;
 pub(crate) mod hold;
 pub(crate) mod hooks;
-pub(crate) mod lone_stop;
 pub(crate) mod phase;
 pub(crate) mod restarts;
 pub(crate) mod takeover;
@@ -22,7 +21,6 @@ use crate::container::exec::{Exec, ExecPhase};
 use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hooks::Hooks;
-use crate::container::lone_stop::LoneStop;
 use crate::container::phase::{BeforeRemoval, DeferredSignal, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
@@ -53,7 +51,6 @@ pub(crate) struct Container {
     pub(crate) ending: Ending,
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
-    pub(crate) lone_stop: LoneStop,
     pub(crate) takeover: Takeover,
 }
 

@@ -22,12 +22,13 @@
 //! * Each [`Event::Request`] gets exactly one [`Action::Reply`]. A `Wait` may take as long as the container, and gets
 //!   no reply after [`Event::Abandoned`].
 //!
-//! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`,
+//! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`, `callers_stop`,
 //! `sandbox`, `rounds`, `pod_restarts`, `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what
 //! it owns; docs/rules.md names the file that decides each rule.
 
 #![forbid(unsafe_code)]
 
+mod callers_stop;
 mod container;
 mod handlers;
 mod interface;

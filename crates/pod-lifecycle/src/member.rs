@@ -16,7 +16,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::inspection::{GateProgress, InspectedPart};
 use crate::interface::spec::{ContainerSpec, KubeletType};
 use crate::interface::time::PodTime;
-use crate::member::evidence::{Ask, Asked, Ended};
+use crate::member::evidence::{Ask, Ended};
 use crate::member::gate::{GateState, MemberGate, NewestTask};
 use crate::member::pair::PairPlace;
 
@@ -31,7 +31,7 @@ pub(crate) struct MemberState {
     pub(crate) pair: PairPlace,
     completed: Option<Exit>,
     ended: Option<Ended>,
-    asked: Option<Asked>,
+    asked: Option<Ask>,
     start_failure: Option<String>,
     recreation: Recreation,
     creation: Creation,
@@ -53,6 +53,13 @@ enum Recreation {
     Always,
     /// A kubelet's init container: not once it has exited with 0.
     AfterFailure,
+}
+
+/// Whether a caller asks for a task's end for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstAsk {
+    Yes,
+    No,
 }
 
 /// Whether a task is the first of its name in this sandbox.
@@ -150,7 +157,7 @@ impl MemberState {
 
     /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
     /// over (T12).
-    pub(crate) fn asked(&self) -> Option<Asked> {
+    pub(crate) fn asked(&self) -> Option<Ask> {
         self.asked
     }
 
@@ -271,9 +278,12 @@ impl MemberState {
         self.start_failure = None;
     }
 
-    /// A caller asks for the end.
-    pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
-        self.asked = Some(Asked::again(self.asked, how, fresh_until));
+    /// A caller asks for the end. A stop signal counts as one whatever comes before and after it. Returns whether it is the
+    /// first request: a kubelet's SIGKILL comes a grace period later.
+    pub(crate) fn ask(&mut self, how: Ask) -> FirstAsk {
+        let before = self.asked;
+        self.asked = before.filter(|before| *before == Ask::Signal).or(Some(how));
+        if before.is_none() { FirstAsk::Yes } else { FirstAsk::No }
     }
 
     /// S8: another member keeps that memory.

@@ -40,6 +40,7 @@ use crate::questions::stop_order::stop_order;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
 use crate::rules::hooks::run_on_terminate_hooks;
+use crate::rules::lone_stop::judge_callers_stop;
 use crate::rules::pod_restart::renew_waiting;
 use crate::rules::replacement::count_ends;
 use crate::rules::restart::end_restarts;
@@ -58,9 +59,10 @@ const MOST_ROUNDS: usize = 10_000;
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 14] = [
+const RULES: [fn(&mut State); 15] = [
     detect_sandbox_end,
     detect_callers_stop,
+    judge_callers_stop,
     apply_budget,
     run_on_terminate_hooks,
     take_turns,

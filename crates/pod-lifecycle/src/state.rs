@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pod_spec::{ExitCodes, KubeletsOwn, Link, Others, Plan, RestartPolicy, Role, Settings};
 
+use crate::callers_stop::CallersStop;
 use crate::container::exec::Exec;
 use crate::container::{Container, RemovedContainer};
 use crate::interface::action::{Action, Reply};
@@ -45,6 +46,7 @@ pub(crate) struct State {
     containers: BTreeMap<ContainerId, Container>,
     pub(crate) sandbox: Sandbox,
     stop: Option<Stop>,
+    pub(crate) callers_stop: CallersStop,
     failure: Option<PodFailure>,
     pub(crate) rounds: Rounds,
     pub(crate) restarts: PodRestarts,

@@ -20,20 +20,13 @@ pub const MIN_KILL_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct Stop {
     cause: StopCause,
     budget: Budget,
-    others_until: PodTime,
 }
 
 impl Stop {
-    /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5); until
-    /// `others_until` the caller may still stop held containers too (T11).
-    pub(crate) fn begin(
-        before: Option<&Self>,
-        cause: StopCause,
-        limit: Option<PodTime>,
-        others_until: PodTime,
-    ) -> Self {
+    /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5).
+    pub(crate) fn begin(before: Option<&Self>, cause: StopCause, limit: Option<PodTime>) -> Self {
         let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
-        Self { cause, budget, others_until }
+        Self { cause, budget }
     }
 
     pub(crate) fn cause(&self) -> StopCause {
@@ -43,11 +36,6 @@ impl Stop {
     /// T5: who counts its time, and how much of it is used.
     pub(crate) fn budget(&self) -> Budget {
         self.budget
-    }
-
-    /// T11: until then the caller may still stop held containers too, after the stops that began this one.
-    pub(crate) fn others_until(&self) -> PodTime {
-        self.others_until
     }
 
     /// T12: whether a stop for that cause replaces this one.
@@ -188,7 +176,7 @@ mod tests {
     /// T9: a second limit shortens the first and never extends it; T6's delay follows it.
     #[test]
     fn t9_a_limit_only_gets_shorter() {
-        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0));
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)));
         assert!(!stop.tighten(StopCause::Requested, Some(at(30))));
         assert!(stop.tighten(StopCause::Requested, Some(at(10))));
         assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12) });
@@ -199,7 +187,7 @@ mod tests {
     /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
     #[test]
     fn t12_what_replaces_what() {
-        let stop = |cause| Stop::begin(None, cause, None, at(0));
+        let stop = |cause| Stop::begin(None, cause, None);
         let (killed, died) = (SandboxEnd::Killed, StopCause::Sandbox(SandboxEnd::Died));
         let term = StopCause::Sandbox(killed(Signal::TERM));
         assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));

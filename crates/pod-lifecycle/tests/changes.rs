@@ -19,7 +19,7 @@ const PARTS: [(&str, &str, &[&str]); 15] = [
     ("hooks", ".hooks.", &["container/hooks.rs"]),
     ("freezer", ".freezer.", &["container/freezer.rs"]),
     ("restarts", ".restarts.", &["container/restarts.rs", "pod_restarts.rs"]),
-    ("lone stop", ".lone_stop.", &["container/lone_stop.rs"]),
+    ("callers stop", ".callers_stop.", &["callers_stop.rs"]),
     ("takeover", ".takeover.", &["container/takeover.rs"]),
     ("member", "member_mut(index).", &["member.rs"]),
     ("gate", ".gate.", &["member/gate.rs"]),

@@ -30,6 +30,10 @@ pub(crate) enum NextExit {
     Restart,
     /// podshim kills what should have become the program, as it could not be started (R4).
     NotStarted,
+    /// podshim ended it in its turn in a stop that was taken back (T12): it runs again, whatever its `restart` says.
+    TakenBack,
+    /// It is final, as its caller stopped it alone (T16): a stop of the pod revokes that.
+    Alone,
     /// It is final.
     Final,
 }
@@ -70,6 +74,11 @@ impl Ending {
         self.undone
     }
 
+    /// T16: whether its caller stopped it alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.next_exit == NextExit::Alone
+    }
+
     /// What the next exit means.
     pub(crate) fn next_exit(&self) -> NextExit {
         self.next_exit
@@ -77,7 +86,12 @@ impl Ending {
 
     /// Whether the next exit is final.
     pub(crate) fn is_final(&self) -> bool {
-        self.next_exit == NextExit::Final
+        matches!(self.next_exit, NextExit::Final | NextExit::Alone)
+    }
+
+    /// Whether podshim ends it in order to start it again.
+    pub(crate) fn ends_for_restart(&self) -> bool {
+        self.next_exit.is_restart()
     }
 
     /// K7, K15: a caller's stop signal waits for the turn.
@@ -85,9 +99,8 @@ impl Ending {
         self.held_signal = Some((signal, reach));
     }
 
-    /// The signal that podshim sent before, in order to restart it, becomes the container's last; it is not repeated.
+    /// The signal that podshim sent before, in order to restart it, is the container's last; it is not repeated.
     pub(crate) fn let_last_signal_count(&mut self) {
-        self.end_for_good();
         self.held_signal = None;
     }
 
@@ -125,16 +138,29 @@ impl Ending {
         self.next_exit = NextExit::Unasked;
     }
 
-    /// The stop that it was part of turned out to be no stop of the pod, and its signal has not been sent.
+    /// T12: the stop that it was part of was taken back, and it has its signal: it ends, and runs again.
+    pub(crate) fn take_back_turn(&mut self, kill_at: PodTime) {
+        self.next_exit = NextExit::TakenBack;
+        self.kill_by(kill_at);
+    }
+
+    /// T12: the stop that it was part of was taken back, and its signal has not been sent.
     pub(crate) fn take_back(&mut self) {
         self.signalled_at = None;
         self.kill_at = None;
         self.next_exit = NextExit::Unasked;
     }
 
+    /// T16: its caller stopped it alone.
+    pub(crate) fn end_alone(&mut self) {
+        self.next_exit = NextExit::Alone;
+    }
+
     /// A stop of this container alone was the beginning of a stop of the pod: its end is not final yet (R2).
     pub(crate) fn revoke_lone_stop(&mut self) {
-        self.next_exit = if self.is_signalled() { NextExit::Restart } else { NextExit::Unasked };
+        if self.is_alone() {
+            self.next_exit = if self.is_signalled() { NextExit::Restart } else { NextExit::Unasked };
+        }
     }
 
     /// The next exit is the last one.
@@ -196,7 +222,7 @@ impl Ending {
     }
 
     fn forget_restart(&mut self) {
-        if matches!(self.next_exit, NextExit::Restart | NextExit::NotStarted) {
+        if self.next_exit.is_restart() || self.next_exit == NextExit::NotStarted {
             self.next_exit = NextExit::Unasked;
         }
     }
@@ -206,6 +232,11 @@ impl NextExit {
     /// Whether no caller has asked for it, nor podshim to restart the container.
     pub(crate) fn is_unasked(self) -> bool {
         matches!(self, Self::Unasked | Self::NotStarted)
+    }
+
+    /// Whether podshim ended it in order to start it again.
+    pub(crate) fn is_restart(self) -> bool {
+        matches!(self, Self::Restart | Self::TakenBack)
     }
 }
 

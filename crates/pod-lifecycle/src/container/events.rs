@@ -12,7 +12,6 @@ use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hold::Hold;
 use crate::container::hooks::Hooks;
-use crate::container::lone_stop::LoneStop;
 use crate::container::phase::{BeforeRemoval, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
@@ -51,7 +50,6 @@ impl Container {
             ending: Ending::default(),
             hooks: Hooks::default(),
             restarts: Restarts::default(),
-            lone_stop: LoneStop::default(),
             takeover: Takeover::default(),
         }
     }
@@ -272,7 +270,6 @@ impl Container {
         self.freezer.reset();
         self.ending.new_incarnation();
         self.hooks.new_incarnation();
-        self.lone_stop.forget();
         self.hold(now);
     }
 
@@ -281,7 +278,6 @@ impl Container {
         self.program = Program::NeverRan;
         self.probe = None;
         self.ending = Ending::default();
-        self.lone_stop.forget();
     }
 
     /// V2: it becomes a standby without a past: what it ran before delays no other container.
@@ -306,7 +302,6 @@ impl Container {
         self.phase = Phase::Stopped { exit: shown };
         self.probe = None;
         self.ending.finish();
-        self.lone_stop.forget();
         std::mem::take(&mut self.waiters)
     }
 }

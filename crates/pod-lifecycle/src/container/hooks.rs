@@ -144,6 +144,13 @@ impl Hooks {
         self.in_program = Progress::Due;
     }
 
+    /// T12: the stop that they were part of was taken back. One that runs may end; in the next stop all run again.
+    pub(crate) fn take_back(&mut self) {
+        self.waiting = None;
+        self.pre_stop = Progress::Due;
+        self.new_round();
+    }
+
     /// T14: what lives goes on, and the next stop is another one.
     pub(crate) fn new_round(&mut self) {
         self.on_terminate = Progress::Due;

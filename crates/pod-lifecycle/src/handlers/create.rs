@@ -2,7 +2,7 @@
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
-//! Changes: container, member, sandbox, rounds, tables, failure.
+//! Changes: container, callers stop, member, sandbox, rounds, tables, failure.
 
 use crate::container::phase::{Part, Program};
 use crate::container::{Container, EndedCreate};
@@ -15,7 +15,7 @@ use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
 use crate::member::evidence::EndedBy;
 use crate::rules::failure::start_refused;
-use crate::rules::round::give_up_callers_stop;
+use crate::rules::round::take_back_callers_stop;
 use crate::state::State;
 use crate::steps::finish::note_end;
 use crate::steps::forget::forget;
@@ -47,10 +47,11 @@ pub(crate) fn create_container(
         let (policy, quiet_until) = (pod.policy(), pod.now() + pod.replace_wait());
         let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
         pod.rounds.create(creation, quiet_until);
+        pod.callers_stop.created_again(index);
         completed = pod.member(index).completed();
         pod.clear_failure_of(index);
         if spec.kubelet.is_some() {
-            give_up_callers_stop(pod);
+            take_back_callers_stop(pod);
         }
     }
     // I4: a completed init does not run again in its sandbox.

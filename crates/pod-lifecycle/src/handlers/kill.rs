@@ -3,14 +3,13 @@
 //! Owns the decision between delivering, holding (T3) and ending, notes in the member that a caller asks for its end, and begins
 //! the stops that a signal begins. Never decides when a held signal's turn comes, and never delivers one then: `rules::turns`
 //! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
-//! Changes: container, ending, lone stop, member.
+//! Changes: container, ending, callers stop, member.
 
 use std::time::Duration;
 
 use pod_spec::{Role, Signal, ZeroGrace};
 
 use crate::container::Container;
-use crate::container::ending::NextExit;
 use crate::container::phase::{ExitedFrom, Part, Phase};
 use crate::interface::action::{Action, Reply};
 use crate::interface::exit::{Exit, code_of_signal};
@@ -20,6 +19,7 @@ use crate::interface::operation::Reach;
 use crate::interface::outcome::Refusal;
 use crate::interface::spec::Caller;
 use crate::interface::stop_cause::{SandboxEnd, StopCause};
+use crate::member::FirstAsk;
 use crate::member::evidence::Ask;
 use crate::questions::evidence::stop_was_asked;
 use crate::questions::grace::grace_without_caller;
@@ -147,7 +147,6 @@ fn kill_member(
         Meaning::Stop => Ask::Signal,
         Meaning::Other => return pass_on(pod, id, signal, reach),
     };
-    let fresh_until = pod.now() + pod.lone_stop_window();
     let Some(container) = pod.container(id) else { return Ok(Reply::Ok) };
     // A caller whose Start was not answered kills the container: containerd does, when its own caller is gone.
     let undone = ask == Ask::Kill
@@ -159,17 +158,20 @@ fn kill_member(
     let between_runs = matches!(container.phase(), Phase::BackingOff { .. } | Phase::Recreating { .. });
     // A caller kills a container that could not be started in order to delete it: that is no stop.
     if let (Some(index), None, false) = (container.member(), container.start_error(), undone) {
-        let was_asked = pod.member(index).asked().is_some();
-        pod.member_mut(index).ask(ask, fresh_until);
-        if !was_asked && ask == Ask::Signal {
-            count_grace_with_caller(pod, id, index);
+        if pod.member_mut(index).ask(ask) == FirstAsk::Yes {
+            let until = pod.now() + pod.lone_stop_window();
+            pod.callers_stop.ask(index, until);
+            if ask == Ask::Signal {
+                count_grace_with_caller(pod, id, index);
+            }
         }
     }
     // R2, R5: after an earlier stop this one may show that the caller stops the pod.
     if between_runs {
         detect_callers_stop(pod);
     }
-    let stopping = pod.is_stopping();
+    let ends_between_runs =
+        meaning == Meaning::Stop && !pod.is_stopping() && pod.role_of(id) != Some(Role::Sidecar);
     let Some(container) = pod.container_mut(id) else { return Ok(Reply::Ok) };
     if undone {
         container.ending.undo();
@@ -192,11 +194,9 @@ fn kill_member(
             container.end_instead_of_running(code);
         }
         Phase::EndingUnrun { .. } => container.ending.end_for_good(),
-        // T16: no process runs, so the sidecar has ended at once.
-        Phase::BackingOff { last, .. } if meaning == Meaning::Stop && !stopping => finish(pod, id, last),
-        Phase::Recreating { .. } if meaning == Meaning::Stop && !stopping => {
-            container.ending.end_for_good();
-        }
+        // R7: no process runs, so it has ended at once. A sidecar may be needed yet (T16).
+        Phase::BackingOff { last, .. } if ends_between_runs => finish(pod, id, last),
+        Phase::Recreating { .. } if ends_between_runs => container.ending.end_for_good(),
         _ => match (pod.role_of(id), meaning) {
             (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod) => {}
             (Some(Role::Sidecar), Meaning::Kill) if !pod.is_stopping() && !stop_was_asked => {
@@ -263,12 +263,10 @@ fn pass_on(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) -> R
 
 /// T3, K7, K8, K15, N2: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
 fn hold_signal(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) {
-    let decide_at = pod.now() + pod.lone_stop_window();
     let Some(container) = pod.container_mut(id) else { return };
-    let due = !container.ending.is_signalled() || container.ending.next_exit() == NextExit::Restart;
+    let due = !container.ending.is_signalled() || container.ending.ends_for_restart();
     if due && container.ending.held_signal().is_none() {
         container.ending.hold_signal(signal, reach);
-        container.lone_stop.wait(decide_at);
         pod.record(id, Milestone::SignalHeld { signal });
     }
 }

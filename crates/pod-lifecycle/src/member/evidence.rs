@@ -4,8 +4,6 @@
 //! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns the facts. Decides nothing:
 //! which of them are evidence is `questions::evidence`.
 
-use std::time::Duration;
-
 use crate::container::phase::Program;
 use crate::interface::exit::Exit;
 use crate::interface::time::PodTime;
@@ -15,14 +13,6 @@ use crate::interface::time::PodTime;
 pub(crate) enum Ask {
     Signal,
     Kill,
-}
-
-/// A caller's request for a container's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    how: Ask,
-    /// Another stop that comes until then may belong to the same stop of the pod (T16).
-    fresh_until: PodTime,
 }
 
 /// The end of a member's newest task.
@@ -56,29 +46,6 @@ pub(crate) enum EndedBy {
     Caller,
     /// Itself, or podshim.
     Other,
-}
-
-impl Asked {
-    /// A caller asks for the end of a member that it may have asked for before. The time of the first request counts: a
-    /// kubelet's SIGKILL comes a grace period later.
-    pub(crate) fn again(before: Option<Self>, how: Ask, fresh_until: PodTime) -> Self {
-        let first = before.unwrap_or(Self { how, fresh_until });
-        Self { how: if first.is_signal() { Ask::Signal } else { how }, ..first }
-    }
-
-    /// Another stop that comes until then may belong to the same stop of the pod.
-    pub(crate) fn fresh_until(self) -> PodTime {
-        self.fresh_until
-    }
-
-    pub(crate) fn is_signal(self) -> bool {
-        self.how == Ask::Signal
-    }
-
-    /// Whether both may belong to the same stop of the pod: at most one window lies between them.
-    pub(crate) fn may_belong_with(self, other: Self, window: Duration) -> bool {
-        self.fresh_until <= other.fresh_until + window && other.fresh_until <= self.fresh_until + window
-    }
 }
 
 /// Until when an end counts as evidence, and until when the caller may recreate the container.
@@ -139,22 +106,5 @@ impl Ended {
     /// Its caller's time to recreate it is over (T15).
     pub(crate) fn counts_now(&mut self) {
         self.counting = Counting::Counts;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// T12, T16: a stop signal counts as one whatever comes before and after it; the first request's time counts.
-    #[test]
-    fn t16_a_signal_counts_and_the_first_time() {
-        let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
-        let killed = Asked::again(None, Ask::Kill, at(1));
-        let both = Asked::again(Some(killed), Ask::Signal, at(9));
-        assert!(!killed.is_signal() && both.is_signal());
-        assert_eq!(both.fresh_until, at(1));
-        assert!(Asked::again(Some(both), Ask::Kill, at(9)).is_signal());
-        assert!(!Asked::again(Some(killed), Ask::Kill, at(9)).is_signal());
     }
 }

@@ -45,11 +45,10 @@ pub(crate) fn something_is_left(pod: &State) -> bool {
     })
 }
 
-/// T11: whether a caller's stop has only begun, and held containers are left whose stop may be on its way.
-pub(crate) fn held_may_be_stopped_yet(pod: &State) -> bool {
-    let begins = pod.stop().is_some_and(|stop| !stop.is_ours() && pod.now() < stop.others_until());
-    begins
-        && pod
-            .planned()
-            .any(|(state, container)| container.is_held() && container.never_ran() && state.asked().is_none())
+/// T14: whether containers are left in a caller's stop whose own stop may be on its way.
+pub(crate) fn others_may_be_stopped_yet(pod: &State) -> bool {
+    let by_caller = pod.stop().is_some_and(|stop| !stop.is_ours());
+    by_caller
+        && pod.callers_stop.until().is_some_and(|until| pod.now() < until)
+        && pod.planned().any(|(state, container)| container.lives_for_callers() && state.asked().is_none())
 }

@@ -8,10 +8,7 @@ use crate::container::gate_probe::GateProbe;
 use crate::container::phase::Phase;
 use crate::interface::time::PodTime;
 use crate::member::evidence::Ended;
-use crate::questions::completion::{
-    completion_waits_until, held_may_be_stopped_yet, is_complete, something_is_left,
-};
-use crate::questions::evidence::lone_stop_deadline;
+use crate::questions::completion::{completion_waits_until, is_complete, something_is_left};
 use crate::questions::losses::losses;
 use crate::questions::order::stands_by;
 use crate::questions::pod_restart::resumes_at;
@@ -29,13 +26,12 @@ pub(crate) fn next_deadline(pod: &State) -> Option<PodTime> {
 }
 
 /// When a container next needs the clock.
-fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 7] {
+fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 6] {
     let kill =
         container.ending.kill_at().filter(|_| !container.ending.is_killed() && container.has_process());
     let [hold, probe] = startup_deadlines(pod, container);
     let (hook, takeover) = (container.hooks.deadline(), container.takeover.deadline());
-    let lone_stop = lone_stop_deadline(pod, container);
-    [kill, restart_deadline(container), hold, probe, hook, takeover, lone_stop]
+    [kill, restart_deadline(container), hold, probe, hook, takeover]
 }
 
 /// When the stop next needs the clock.
@@ -46,10 +42,9 @@ fn stop_deadlines(pod: &State) -> [Option<PodTime>; 4] {
     });
     let completes = !pod.is_stopping() && is_complete(pod) && something_is_left(pod);
     let completion = if completes { completion_waits_until(pod) } else { None };
-    let others = pod.stop().map(|stop| stop.others_until());
     let resumes_at = resumes_at(pod);
     let restart = (pod.is_restarting() && pod.now() < resumes_at).then_some(resumes_at);
-    [budget, completion, others.filter(|_| held_may_be_stopped_yet(pod)), restart]
+    [budget, completion, pod.callers_stop.until(), restart]
 }
 
 /// When ends count, or members are given up.

@@ -5,16 +5,14 @@
 use pod_spec::Role;
 
 use crate::container::Container;
-use crate::container::phase::Phase;
 use crate::interface::spec::KubeletHook;
-use crate::interface::time::PodTime;
 use crate::member::MemberState;
-use crate::member::evidence::{Asked, EndedBy};
+use crate::member::evidence::{Ask, EndedBy};
 use crate::state::State;
 
 /// Whether a caller has asked for a graceful end of any member in this round, and that still is evidence (K11).
 pub(crate) fn stop_was_asked(pod: &State) -> bool {
-    let by_signal = |index: usize| pod.member(index).asked().is_some_and(Asked::is_signal);
+    let by_signal = |index: usize| pod.member(index).asked() == Some(Ask::Signal);
     (0..pod.members().len()).any(|index| by_signal(index) && is_evidence(pod, index))
 }
 
@@ -38,30 +36,15 @@ pub(crate) fn ended_by(pod: &State, container: &Container) -> EndedBy {
     if asked && container.start_error().is_none() { EndedBy::Caller } else { EndedBy::Other }
 }
 
-/// Whether a sidecar's stop can only be a stop of that container alone.
-pub(crate) fn is_stopped_alone(pod: &State, sidecar: &Container) -> bool {
-    let mains: Vec<_> = pod
+/// T16: the sidecar whose stop can only be a stop of that container alone, when no other stop has come within the window.
+pub(crate) fn stopped_alone(pod: &State) -> Option<&Container> {
+    let index = pod.callers_stop.only().filter(|_| !pod.is_stopping())?;
+    let sidecar = pod.current(index).filter(|_| pod.member(index).role() == Role::Sidecar)?;
+    let mut mains = pod
         .planned()
         .filter(|(state, other)| state.role() == Role::Main && other.lives_for_callers())
-        .map(|(_, other)| other.spec().kubelet)
-        .collect();
-    let at_once = |kubelet: &Option<KubeletHook>| *kubelet == Some(KubeletHook::None);
-    let own = sidecar.member().and_then(|index| pod.member(index).asked());
-    let another = pod.members().iter().enumerate().any(|(index, state)| {
-        let judged = pod.current(index).is_some_and(|other| other.lone_stop.is_alone());
-        Some(index) != sidecar.member()
-            && !judged
-            && state
-                .asked()
-                .zip(own)
-                .is_some_and(|(other, own)| other.may_belong_with(own, pod.lone_stop_window()))
-    });
-    !mains.is_empty() && mains.iter().all(at_once) && !another
-}
-
-/// When podshim judges a container's stop.
-pub(crate) fn lone_stop_deadline(pod: &State, container: &Container) -> Option<PodTime> {
-    let (decide_at, _) = container.lone_stop.open()?;
-    let waits = matches!(container.phase(), Phase::Starting { .. } | Phase::Running { .. });
-    (waits && !pod.is_stopping() && container.ending.held_signal().is_some()).then_some(decide_at)
+        .peekable();
+    let judged = sidecar.is_unfinished() && sidecar.ending.held_signal().is_some() && mains.peek().is_some();
+    // F9: a stop of the pod would have come for them at once.
+    (judged && mains.all(|(_, main)| main.spec().kubelet == Some(KubeletHook::None))).then_some(sidecar)
 }

@@ -5,7 +5,6 @@
 use pod_spec::Role;
 
 use crate::container::Container;
-use crate::container::ending::NextExit;
 use crate::container::phase::Phase;
 use crate::interface::operation::Hook;
 use crate::questions::grace::stop_has_time_for_hooks;
@@ -42,8 +41,8 @@ pub(crate) fn turn_has_passed(pod: &State, container: &Container) -> bool {
     let state = pod.member(index);
     state.role() == Role::Sidecar
         && state.pair.is_active()
-        && container.ending.next_exit() != NextExit::Restart
-        && !container.lone_stop.is_alone()
+        && !container.ending.ends_for_restart()
+        && !container.ending.is_alone()
         && container.ending.held_signal().is_some()
         && !turn_has_come(pod, container)
 }

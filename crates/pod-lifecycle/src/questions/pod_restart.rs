@@ -7,8 +7,6 @@ use pod_spec::Fatal;
 use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::interface::time::PodTime;
-use crate::member::MemberState;
-use crate::member::evidence::Asked;
 use crate::questions::completion::is_complete;
 use crate::questions::restarts::restarts_after;
 use crate::state::State;
@@ -53,8 +51,7 @@ pub(crate) fn is_withheld(pod: &State, container: &Container, code: u32) -> bool
 /// When the pod may start again. Not while a caller that has stopped one container may be stopping the pod, one container
 /// after another (F4): it would start what is killed next.
 pub(crate) fn resumes_at(pod: &State) -> PodTime {
-    let asked = pod.members().iter().filter_map(MemberState::asked);
-    asked.map(Asked::fresh_until).fold(pod.restarts.resumes_at(), PodTime::max)
+    pod.callers_stop.until().unwrap_or_default().max(pod.restarts.resumes_at())
 }
 
 /// Why an operator cannot restart the pod now.

@@ -24,7 +24,7 @@ impl LastRun {
     pub(crate) fn of(container: &Container, code: u32) -> Self {
         match container.ending.next_exit() {
             NextExit::NotStarted => Self::NotStarted,
-            NextExit::Unasked | NextExit::Restart | NextExit::Final => Self::Exited(code),
+            _ => Self::Exited(code),
         }
     }
 
@@ -58,8 +58,9 @@ fn restarts(pod: &State, container: &Container, last_run: LastRun) -> bool {
     let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
     // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
     // as one (I7).
-    let ordered = container.ending.next_exit() == NextExit::Restart;
-    if ordered && role == Role::Init {
+    let ordered = container.ending.ends_for_restart();
+    // T12: no program has failed, and no caller has asked for its end.
+    if (ordered && role == Role::Init) || container.ending.next_exit() == NextExit::TakenBack {
         return true;
     }
     // R9: without a `restart` key the first such exit stops the pod.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role};
 
 use crate::container::Container;
-use crate::container::ending::NextExit;
 use crate::container::hooks::SUSPECT_EXITS;
 use crate::container::phase::{ExitedFrom, Phase};
 use crate::interface::action::{Action, LineTarget};
@@ -101,7 +100,7 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
 pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, last_run: LastRun) {
     let Some(container) = pod.container(id) else { return };
     let Some(index) = container.member() else { return };
-    let unasked = container.ending.next_exit() != NextExit::Final;
+    let unasked = !container.ending.is_final();
     let by = ended_by(pod, container);
     finish(pod, id, exit);
     if pod.member(index).role() == Role::Init {

@@ -1,15 +1,14 @@
 //! The end of a stop, and with it of a round (T14, T18).
 //!
 //! Owns when a stop is over, and what goes on then. Never begins a stop: `rules::stop` does.
-//! Changes: container, hold, ending, hooks, member, pair, rounds, stop.
+//! Changes: container, hold, ending, hooks, callers stop, member, pair, rounds, stop.
 
 use pod_spec::Role;
 
-use crate::container::ending::NextExit;
 use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::member::gate::NewestTask;
-use crate::questions::completion::held_may_be_stopped_yet;
+use crate::questions::completion::others_may_be_stopped_yet;
 use crate::questions::grace::grace_of;
 use crate::questions::order::turn_has_come;
 use crate::questions::pod_restart::resumes_at;
@@ -29,13 +28,13 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
         let covered = state.asked().is_some()
             // T2: also a container that exited before its signal, and whose start has not been answered.
             || (ours && state.role() != Role::Sidecar)
-            || (container.ending.is_signalled() && container.ending.next_exit() != NextExit::Restart)
+            || (container.ending.is_signalled() && !container.ending.ends_for_restart())
             || container.ending.is_final()
             || (state.role() == Role::Sidecar && turn_has_come(pod, container));
         covered && container.is_ending()
     });
     let resumes_later = pod.is_restarting() && pod.now() < resumes_at(pod);
-    if going_on || resumes_later || held_may_be_stopped_yet(pod) {
+    if going_on || resumes_later || others_may_be_stopped_yet(pod) {
         return;
     }
     end_stop(pod);
@@ -70,6 +69,7 @@ fn forget_stopped_inits(pod: &mut State) -> bool {
 
 /// The stop is over, and another round begins.
 fn end_stop(pod: &mut State) {
+    pod.callers_stop.close();
     match pod.end_stop() {
         Some(stop) if stop.cause() == StopCause::Completed => pod.rounds.end_complete(),
         _ => pod.rounds.end(),
@@ -102,8 +102,9 @@ fn begin_round(pod: &mut State) {
     }
 }
 
-/// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers.
-pub(crate) fn give_up_callers_stop(pod: &mut State) {
+/// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers, and all that podshim has begun
+/// because of them is dropped: turns, hooks and the window.
+pub(crate) fn take_back_callers_stop(pod: &mut State) {
     if pod.stop().is_some_and(|stop| stop.cause() == StopCause::Caller) {
         pod.note("the pod was not stopped: its kubelet creates a container");
         take_back_turns(pod);
@@ -111,22 +112,23 @@ pub(crate) fn give_up_callers_stop(pod: &mut State) {
     }
 }
 
-/// Sidecars that had their turn in a stop that turned out to be no stop of the pod, and that no caller has stopped:
-/// they have their signal, so they end, and are started again (R2).
+/// Sidecars that no caller has stopped, and whose turn had come or was about to: one that has its signal ends, and is started again
+/// (R2). Of the others each goes on as if nothing had been; its hook may end.
 fn take_back_turns(pod: &mut State) {
-    let stopped = pod.planned_where(|state, container| {
-        state.role() == Role::Sidecar
-            && state.asked().is_none()
-            && container.has_process()
-            && container.ending.is_signalled()
+    let begun = pod.planned_where(|state, container| {
+        state.role() == Role::Sidecar && state.asked().is_none() && container.has_process()
     });
-    for id in stopped {
-        let grace = grace_of(pod, &id).max(MIN_KILL_DELAY);
-        let kill_at = pod.now() + grace;
+    for id in begun {
+        let kill_at = pod.now() + grace_of(pod, &id).max(MIN_KILL_DELAY);
         let Some(container) = pod.container_mut(&id) else { continue };
-        if !container.drop_deferred_signals_of_podshim() {
-            container.ending.end_for_restart();
-            container.ending.kill_by(kill_at);
+        let waits = container.hooks.has_waiting_stop() && !container.ending.ends_for_restart();
+        if container.ending.is_signalled() {
+            if !container.drop_deferred_signals_of_podshim() {
+                container.ending.take_back_turn(kill_at);
+            }
+        } else if waits {
+            container.hooks.take_back();
+            container.ending.take_back();
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
             return;
         }
     }
-    let stop = Stop::begin(pod.stop(), cause, limit, pod.now() + pod.lone_stop_window());
+    let stop = Stop::begin(pod.stop(), cause, limit);
     pod.begin_stop(stop);
     record_stop(pod);
     pod.note(format!("pod stop begins: {cause:?}"));

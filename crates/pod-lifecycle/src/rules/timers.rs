@@ -7,7 +7,6 @@ use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
 use crate::rules::hooks::hook_timer;
-use crate::rules::lone_stop::lone_stop_timer;
 use crate::rules::restart::restart_timer;
 use crate::rules::standby::takeover_timer;
 use crate::rules::startup::startup_timers;
@@ -34,7 +33,6 @@ pub(crate) fn apply_container_timers(pod: &mut State) {
     for id in ids {
         hook_timer(pod, &id);
         takeover_timer(pod, &id);
-        lone_stop_timer(pod, &id);
         kill_timer(pod, &id);
         restart_timer(pod, &id);
         startup_timers(pod, &id);

@@ -5,7 +5,6 @@
 
 use pod_spec::Role;
 
-use crate::container::ending::NextExit;
 use crate::container::phase::Part;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::{Milestone, SignalCause};
@@ -30,13 +29,14 @@ pub(crate) fn take_turns(pod: &mut State) {
             // K13, K11: after SIGKILL a stop signal has nothing to end.
             && !container.ending.is_killed()
             && (stopping || container.ending.held_signal().is_some())
-            && (!container.ending.is_signalled() || container.ending.next_exit() == NextExit::Restart)
+            && (!container.ending.is_signalled() || container.ending.ends_for_restart())
             && turn_has_come(pod, container)
     });
     for id in ready {
         let Some(container) = pod.container_mut(&id) else { continue };
         // U4's stop of an unready sidecar becomes its last stop; its signal is not repeated.
         if container.ending.is_signalled() {
+            container.ending.end_for_good();
             container.ending.let_last_signal_count();
             pod.mark_changed();
             continue;

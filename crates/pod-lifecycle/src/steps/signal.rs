@@ -7,7 +7,6 @@
 use pod_spec::Signal;
 
 use crate::container::Container;
-use crate::container::ending::NextExit;
 use crate::container::freezer::FreezerChange;
 use crate::container::phase::{DeferredSignal, Phase};
 use crate::interface::action::Action;
@@ -76,7 +75,7 @@ fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> Sig
         SignalCause::Caller
     } else if pod.budget_is_over() {
         SignalCause::Budget
-    } else if container.ending.next_exit() == NextExit::Restart {
+    } else if container.ending.ends_for_restart() {
         SignalCause::Restart
     } else if !pod.is_stopping() && container.ending.held_signal().is_some() {
         SignalCause::Caller

@@ -440,9 +440,13 @@ impl Invariants {
             .map(|container| container.name.clone())
             .collect();
         for container in self.containers.values_mut() {
-            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
+            let own = container.stop_signals > 0 || self.asked.contains(&container.name);
+            // T12: a hook before a signal that did not come belonged to a stop that was taken back.
+            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
+            let lives = container.runs_program() && container.role == Some(Role::Sidecar);
+            container.taken_back |= lives && own && !self.asked.contains(&container.name);
             // I4: what went on after a stop was interrupted by nothing but its own signal.
-            container.interrupted &= container.stop_signals > 0 || self.asked.contains(&container.name);
+            container.interrupted &= own;
         }
         self.asked.clear();
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);

@@ -54,6 +54,8 @@ pub(super) struct Container {
     pub(super) gate_failed: bool,
     /// The end of this incarnation had begun when it exited, or has: a hook of its stop ran in it, or it got a stop signal (I4).
     pub(super) interrupted: bool,
+    /// podshim ended this incarnation in a stop that was over before it had ended: it was no stop of the pod (T12).
+    pub(super) taken_back: bool,
     /// The hook that runs.
     pub(super) hook: Option<Hook>,
     /// When it began.
@@ -108,6 +110,7 @@ impl Container {
             kubelet: spec.kubelet,
             gate_failed: false,
             interrupted: false,
+            taken_back: false,
             hook: None,
             hook_since: PodTime::ZERO,
             hooks_run: Vec::new(),
@@ -124,6 +127,7 @@ impl Container {
         self.killed = false;
         self.gate_failed = false;
         self.interrupted = false;
+        self.taken_back = false;
         self.last_exit = None;
         self.exited_in_program = false;
         self.hooks_run.retain(|hook| *hook == Hook::OnTerminate);

@@ -35,6 +35,9 @@ impl Invariants {
             }
             RestartMode::Never | RestartMode::Visible => ended_by_us && container.role == Some(Role::Init),
         };
+        if container.taken_back {
+            return Ok(());
+        }
         if !allowed {
             return self.violated(format!("{id} is restarted, which is its caller's to do (R4, R7)"));
         }
