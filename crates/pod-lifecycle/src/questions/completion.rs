@@ -2,7 +2,7 @@
 //!
 //! Owns what a finished job is. Changes nothing: what follows is `rules::completion`.
 
-use pod_spec::{RestartPolicy, Role};
+use pod_spec::{RestartMode, RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::phase::Phase;
@@ -20,12 +20,19 @@ pub(crate) fn is_complete(pod: &State) -> bool {
     let runs = |(state, container): (&MemberState, &Container)| {
         state.role() == Role::Main && container.is_unfinished()
     };
-    // J5: under OnFailure a main that failed is not done; its caller restarts it.
-    let are_done = pod.mains().all(|state| {
-        let code = state.counted_code();
-        code.is_some_and(|code| policy == RestartPolicy::Never || code == 0)
-    });
+    let is_done = |state: &MemberState, code| policy == RestartPolicy::Never || is_last(state, code);
+    let are_done = pod.mains().all(|state| state.counted_code().is_some_and(|code| is_done(state, code)));
     are_done && !pod.planned().any(runs)
+}
+
+/// J5, J1: under OnFailure a main that failed is not done, as its caller restarts it; unless its own policy is another (R13, R15).
+fn is_last(state: &MemberState, code: u32) -> bool {
+    let own = match state.member().restart.map(|restart| (restart.mode, restart.codes)) {
+        Some((RestartMode::Never, _)) => true,
+        Some((RestartMode::OnFailure, codes)) => !codes.contains(code) && state.start_failure().is_none(),
+        Some((RestartMode::Always | RestartMode::Visible, _)) | None => false,
+    };
+    own || code == 0
 }
 
 /// J11: until when podshim leaves a complete pod alone. What its caller creates again after the end of a round may
