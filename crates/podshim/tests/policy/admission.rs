@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cel::common::types::{self, CelInt, CelList, CelString, CelStruct, Type};
 use cel::common::value::{CowVal, Val};
-use cel::{Context, Env, ExecutionError, StructType, Value as Cel};
+use cel::{Context, Env, ExecutionError, IdedExpr, StructType, Value as Cel};
 use podshim::yaml::{Node, Value as Yaml, documents};
 use serde_json::{Map, Value, json};
 
@@ -61,6 +61,12 @@ impl Policy {
         let mutation =
             mutation.at(&["jsonPatch", "expression"]).and_then(Node::text).expect("a patch").to_owned();
         Self { env: env(), conditions: named("matchConditions"), variables: named("variables"), mutation }
+    }
+
+    /// An expression with its macros expanded.
+    pub fn compile(&self, expression: &str) -> IdedExpr {
+        let program = self.env.compile(expression).unwrap_or_else(|error| panic!("{error}\n{expression}"));
+        program.expression().clone()
     }
 
     /// Evaluates the policy on a pod as the API server has it, and changes the pod.
@@ -122,6 +128,33 @@ fn env() -> Arc<Env> {
     env.add_overload("jsonpatch.escapeKey", "jsonpatch_escape_key", vec![string()], |args| {
         let key = args[0].downcast_ref::<CelString<'_>>().expect("a string").inner();
         Ok(CowVal::owned(CelString::from(key.replace('~', "~0").replace('/', "~1"))))
+    })
+    .expect("a function");
+    env.add_member_overload(
+        "replace",
+        "string_replace",
+        types::STRING_TYPE,
+        vec![string(), string()],
+        |args| {
+            let text = |place: usize| args[place].downcast_ref::<CelString<'_>>().expect("a string").inner();
+            Ok(CowVal::owned(CelString::from(text(0).replace(text(1), text(2)))))
+        },
+    )
+    .expect("a function");
+    env.add_member_overload("join", "list_join", types::LIST_TYPE, vec![string()], |args| {
+        let list = args[0].downcast_ref::<CelList<'_>>().expect("a list").inner();
+        let between = args[1].downcast_ref::<CelString<'_>>().expect("a string").inner();
+        let texts = list
+            .iter()
+            .map(|item| item.downcast_ref::<CelString<'_>>().expect("a string").inner().to_owned());
+        Ok(CowVal::owned(CelString::from(texts.collect::<Vec<_>>().join(between))))
+    })
+    .expect("a function");
+    env.add_member_overload("sum", "list_sum", types::LIST_TYPE, vec![], |args| {
+        let list = args[0].downcast_ref::<CelList<'_>>().expect("a list").inner();
+        let sum =
+            list.iter().map(|item| *item.downcast_ref::<CelInt>().expect("a number").inner()).sum::<i64>();
+        Ok(CowVal::owned(CelInt::from(sum)))
     })
     .expect("a function");
     env.add_member_overload("indexOf", "list_index_of", types::LIST_TYPE, vec![string()], |args| {

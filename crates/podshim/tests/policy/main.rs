@@ -2,6 +2,8 @@
 //! podshim's own parser, and the plan is that of `podshim translate`. No API server is asked: hack/cluster's is of 1.20.
 
 mod admission;
+mod cost;
+mod costs;
 mod play;
 mod support;
 
@@ -122,8 +124,9 @@ fn s10_s9_t1_native_sidecars_keep_their_order_whatever_their_names() {
         ("role.alpha", "sidecar"),
         ("after.mid", "zeta=ready"),
         ("after.alpha", "mid=ready"),
+        ("role.fetch", "none"),
     ]);
-    assert_eq!(own(&pod), wanted, "and nothing of the init");
+    assert_eq!(own(&pod), wanted);
     play::check_trace(&pod, &play::play(&pod));
     // The sidecar that others wait for stops last (T1).
     let (plan, order) = (plan(&pod), Order::of(&plan(&pod)));
@@ -214,9 +217,6 @@ fn pods_that_are_not_podshims_stay_as_they_are() {
     let mut pod = fixture("mirror");
     pod["metadata"]["annotations"].as_object_mut().expect("them").remove("kubernetes.io/config.mirror");
     admitted(&policy, pod);
-    assert_eq!(skipped(&policy, fixture("main-with-rules")), "has-no-restart-rules");
-    assert_eq!(skipped(&policy, fixture("sidecar-with-rules")), "has-no-restart-rules");
-    admitted(&policy, fixture("init-with-rules"));
     let named = |length| {
         let mut pod = fixture("plain");
         let name = "n".repeat(length);
@@ -231,6 +231,165 @@ fn pods_that_are_not_podshims_stay_as_they_are() {
     let mut pod = named(58);
     pod["metadata"]["annotations"] = json!({"podshim.io/plan": "web=main"});
     admitted(&policy, pod);
+}
+
+#[test]
+fn found_k10_pods_of_windows_stay_as_they_are() {
+    let policy = Policy::read();
+    let mut pod = fixture("plain");
+    pod["spec"]["os"] = json!({"name": "windows"});
+    assert_eq!(skipped(&policy, pod.clone()), "is-not-of-windows");
+    pod["spec"]["os"] = json!({"name": "linux"});
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/os": "windows"});
+    assert_eq!(skipped(&policy, pod.clone()), "is-not-of-windows");
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/os": "linux", "disk": "ssd"});
+    admitted(&policy, pod);
+}
+
+/// The kubelet's own inits, beside roles and beside a plan that names some of them.
+#[test]
+fn s8_found_k1_each_init_that_the_plan_does_not_name_is_the_kubelets_own() {
+    let policy = Policy::read();
+    let inits = ["istio-init", "fetch", "init", "px", "warm", "a"];
+    let mut pod = fixture("with-plan-and-rest");
+    pod["spec"]["restartPolicy"] = json!("Always");
+    pod["spec"]["initContainers"] = inits.iter().map(|name| json!({"name": name, "image": "x"})).collect();
+    pod["metadata"]["annotations"]["podshim.io/plan"] =
+        json!("prefetch@px=init, fetch-a + warm =init,\n proxy|proxy-2=sidecar, a =none, *=main");
+    let wanted = ["istio-init", "fetch", "init"].map(|name| (format!("role.{name}"), "none".to_owned()));
+    let mut wanted = BTreeMap::from(wanted);
+    let Admitted::Patched(_) = policy.admit(&mut pod) else { panic!("skipped") };
+    let mut found = own(&pod);
+    found.remove("plan");
+    assert_eq!(found, wanted, "an alias and what a group names are left out");
+    plan(&pod);
+
+    // Its author has given one of them another role, which counts.
+    let mut pod = fixture("native");
+    pod["metadata"]["annotations"] = json!({"podshim.io/role.fetch": "init", "podshim.io/role.mid": "none"});
+    wanted = expected(&[
+        ("role.web", "main"),
+        ("role.zeta", "sidecar"),
+        ("role.fetch", "init"),
+        ("role.mid", "none"),
+        ("role.alpha", "sidecar"),
+        ("after.fetch", "zeta=ready"),
+        ("after.alpha", "zeta=ready"),
+    ]);
+    assert_eq!(own(&admitted(&policy, pod)), wanted);
+}
+
+/// The `restart` that a main of its own policy and rules gets in a pod of another policy.
+fn restart_of(pod_policy: &str, container: &Value) -> Option<String> {
+    let mut pod = fixture("plain");
+    pod["spec"]["restartPolicy"] = json!(pod_policy);
+    pod["spec"]["containers"][0]
+        .as_object_mut()
+        .expect("it")
+        .extend(container.as_object().expect("an object").clone());
+    own(&admitted(&Policy::read(), pod)).remove("restart.web")
+}
+
+#[test]
+fn r13_r15_found_k4_a_containers_own_restart_policy_is_carried_over() {
+    for (pod_policy, own, wanted) in [
+        ("Never", "Never", None),
+        ("Never", "OnFailure", Some("on-failure")),
+        ("Never", "Always", Some("always")),
+        ("OnFailure", "Never", Some("never")),
+        ("OnFailure", "OnFailure", None),
+        ("OnFailure", "Always", Some("always")),
+        ("Always", "Never", Some("never")),
+        ("Always", "OnFailure", Some("on-failure")),
+        ("Always", "Always", None),
+    ] {
+        let restart = restart_of(pod_policy, &json!({"restartPolicy": own}));
+        assert_eq!(restart.as_deref(), wanted, "{own} in {pod_policy}");
+    }
+}
+
+#[test]
+fn r13_found_k4_rules_of_one_action_are_carried_over() {
+    let rule = |operator: &str, values: &[i64], action: &str| json!({"action": action, "exitCodes": {"operator": operator, "values": values}});
+    let restart = |operator, values| rule(operator, values, "Restart");
+    let all = |operator, values| rule(operator, values, "RestartAllContainers");
+    for (pod_policy, own, rules, wanted) in [
+        ("Never", "Never", vec![restart("In", &[42])], Some("on-failure;codes=42")),
+        (
+            "Never",
+            "Never",
+            vec![restart("In", &[42, 0, 300, -1]), restart("In", &[7])],
+            Some("on-failure;codes=0,42,7"),
+        ),
+        ("Always", "Never", vec![restart("In", &[0])], Some("on-failure;codes=0")),
+        // No program exits with these.
+        ("OnFailure", "Never", vec![restart("In", &[300])], Some("never")),
+        ("Never", "Never", vec![restart("In", &[300])], None),
+        ("Never", "Never", vec![restart("NotIn", &[0, 3])], Some("on-failure;not=3")),
+        ("Never", "Never", vec![restart("NotIn", &[0])], Some("on-failure")),
+        ("Never", "OnFailure", vec![restart("In", &[3])], Some("on-failure")),
+        ("OnFailure", "OnFailure", vec![restart("In", &[3])], None),
+        ("OnFailure", "OnFailure", vec![restart("In", &[0, 3])], Some("always")),
+        ("Never", "Always", vec![restart("In", &[3])], Some("always")),
+        ("Always", "Always", vec![restart("In", &[3])], None),
+        // The kubelet does it, as it sees the exit.
+        ("Never", "Never", vec![all("In", &[42])], None),
+        ("OnFailure", "Never", vec![all("In", &[42])], Some("never")),
+        ("Never", "OnFailure", vec![all("In", &[42]), all("In", &[0, 43])], Some("on-failure;not=42,43")),
+        ("OnFailure", "OnFailure", vec![all("In", &[42])], None),
+        ("Always", "Always", vec![all("In", &[42])], None),
+    ] {
+        let container = json!({"restartPolicy": own, "restartPolicyRules": rules});
+        assert_eq!(restart_of(pod_policy, &container).as_deref(), wanted, "{container} in {pod_policy}");
+    }
+    // What no word of `restart.c` says in short: `podshim translate` counts codes one by one.
+    for rules in [
+        vec![restart("NotIn", &[3])],
+        vec![restart("In", &[1]), all("In", &[2])],
+        vec![restart("In", &[1]), restart("NotIn", &[0, 2])],
+        vec![restart("In", &(1..=21).collect::<Vec<_>>())],
+        vec![all("NotIn", &[0])],
+        vec![json!({"action": "Restart"})],
+    ] {
+        let mut pod = fixture("plain");
+        pod["spec"]["containers"][0]["restartPolicy"] = json!("Never");
+        pod["spec"]["containers"][0]["restartPolicyRules"] = rules.into();
+        assert_eq!(skipped(&Policy::read(), pod), "restart-rules-fit-into-a-key");
+    }
+    // A plan is its author's matter, and so is a key.
+    let mut pod = fixture("with-plan");
+    pod["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
+    let Admitted::Patched(_) = Policy::read().admit(&mut pod) else { panic!("skipped") };
+    assert!(!own(&pod).contains_key("restart.import"));
+    let mut pod = fixture("plain");
+    pod["spec"]["containers"][0]["restartPolicy"] = json!("Never");
+    pod["metadata"]["annotations"] = json!({"podshim.io/restart.web": "visible"});
+    assert_eq!(own(&admitted(&Policy::read(), pod))["restart.web"], "visible");
+}
+
+/// podshim restarts a sidecar in place, and the kubelet would never see the exit that its rule is for.
+#[test]
+fn r15_found_k5_a_sidecar_whose_rule_restarts_all_containers_shows_its_exits() {
+    let policy = Policy::read();
+    let pod = admitted(&policy, fixture("sidecar-with-rules"));
+    assert_eq!(own(&pod)["restart.proxy"], "visible");
+    let pod = admitted(&policy, fixture("main-with-rules"));
+    assert_eq!(own(&pod)["restart.import"], "on-failure;codes=42");
+    // A sidecar is restarted after each exit as it is, and the kubelet's own init is the kubelet's matter.
+    let mut pod = fixture("sidecar-with-rules");
+    pod["spec"]["initContainers"][0]["restartPolicyRules"][0]["action"] = json!("Restart");
+    assert!(!own(&admitted(&policy, pod)).contains_key("restart.proxy"));
+    let pod = admitted(&policy, fixture("init-with-rules"));
+    assert_eq!(own(&pod), expected(&[("role.web", "main"), ("role.fetch", "none")]));
+    // `restart.` is longer than `after.`.
+    for (length, fits) in [(55, true), (56, false)] {
+        let mut pod = fixture("sidecar-with-rules");
+        pod["spec"]["initContainers"][0]["name"] = json!("n".repeat(length));
+        match fits {
+            true => drop(admitted(&policy, pod)),
+            false => assert_eq!(skipped(&policy, pod), "names-fit-into-keys"),
+        }
+    }
 }
 
 /// The pods of `translate`'s own tests: the same sidecars, mains and restart policy, and the same relation among them. Each
@@ -279,8 +438,7 @@ fn s9_t1_the_plan_is_that_of_translate() {
         [
             "13-long-names.yaml: names-fit-into-keys",
             "14-other-runtime.yaml: has-no-other-runtime-class",
-            "19-signals-and-rules.yaml: has-no-restart-rules",
-            "28-restart-rules.yaml: has-no-restart-rules"
+            "28-restart-rules.yaml: restart-rules-fit-into-a-key"
         ]
     );
 }
@@ -318,8 +476,8 @@ fn s11_the_sidecar_set_of_the_page_says_a_plan() {
     assert_eq!((plan.members[0].role, plan.others), (Role::Sidecar, Others::Mains));
 }
 
-/// Only what Kubernetes 1.36 has: the standard functions and macros of CEL, and two of Kubernetes' own (`indexOf` of its
-/// lists library, `jsonpatch.escapeKey` of this kind of policy).
+/// Only what Kubernetes has from 1.34 on: the standard functions and macros of CEL, `replace` and `join` of its strings
+/// extension, and Kubernetes' own (`indexOf` and `sum` of its lists library, `jsonpatch.escapeKey` of this kind of policy).
 #[test]
 fn the_expressions_call_nothing_that_kubernetes_lacks() {
     let policy = Policy::read();
@@ -339,10 +497,13 @@ fn the_expressions_call_nothing_that_kubernetes_lacks() {
         "filter",
         "has",
         "indexOf",
+        "join",
         "map",
+        "replace",
         "size",
         "startsWith",
         "string",
+        "sum",
     ];
     assert_eq!(called, BTreeSet::from(known));
 }
