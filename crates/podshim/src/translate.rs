@@ -11,7 +11,7 @@ mod in_place;
 mod inject;
 mod native;
 mod probe;
-mod restart;
+pub(crate) mod restart;
 mod rewrite;
 mod text;
 mod tree;

@@ -21,7 +21,8 @@ const LEFT: [(&str, &str); 4] = [
     ("check/node.toml", "must be between"),
 ];
 /// Errors for which `check` proposes nothing on purpose.
-const NO_WORD: [&str; 3] = ["unknown value \"true\"", "expected `Key = value`", "is no string"];
+const NO_WORD: [&str; 4] =
+    ["unknown value \"true\"", "expected `Key = value`", "is no string", "codes and ranges at most"];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -188,6 +189,9 @@ impl Editor {
             }
             let list = self.next("containers:");
             self.lines.splice(list + 1..list + 1, item);
+        } else if let Some(key) = between(&fix, "remove podshim.io/", ":") {
+            let line = self.find(&format!("podshim.io/{key}"));
+            self.lines.remove(line);
         } else if fix.starts_with("remove its restartPolicy") {
             let line = self.next("restartPolicy:");
             self.lines.remove(line);
@@ -335,7 +339,9 @@ impl Editor {
     /// The line of the pod's plan, or of one of its roles: above, or a little below among the annotations.
     fn plan(&self) -> usize {
         let begins = |line: usize, word: &str| self.lines[line].trim_start().starts_with(word);
-        let is_plan = |line: &usize| begins(*line, "podshim.io/plan:") || begins(*line, "podshim.io/role.");
+        // `none` is no part of a plan.
+        let is_role = |line: usize| begins(line, "podshim.io/role.") && !self.lines[line].contains("none");
+        let is_plan = |line: &usize| begins(*line, "podshim.io/plan:") || is_role(*line);
         let up = (0..=self.at).rev().find(is_plan);
         up.or_else(|| (self.at..self.lines.len()).find(is_plan)).expect("a plan")
     }

@@ -9,7 +9,7 @@ use pod_spec::{
 };
 
 use super::kruise::Marked;
-use super::{pod_restart, proposal, stop_signal};
+use super::{in_place, kubelets_own, own_restart, pod_restart, proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -56,6 +56,12 @@ pub fn check(
     for container in &pair.containers {
         pair.check_container(container, findings);
         pair.check_hold(container, findings);
+        findings.extend(kubelets_own::of_container(file, container, plan, annotations));
+        if let Some((_, member)) = plan.member(container.name) {
+            findings.extend(own_restart::of_container(file, container, member, plan));
+            findings.extend(in_place::of_container(file, container, member, plan));
+            findings.extend(pair.ended_init(container, member));
+        }
     }
 }
 
@@ -256,6 +262,23 @@ impl PlanAgainstManifest<'_> {
         }
     }
 
+    /// H7: a kubelet counts an init of `containers` that has ended as not ready, and one that I5 hides as ready.
+    fn ended_init(&self, container: &Container<'_>, member: &Member) -> Option<Finding> {
+        let is_hidden = self.plan.settings.restart_policy == RestartPolicy::Always
+            || self.plan.members.iter().any(Member::restarts_the_pod);
+        if (container.list, member.role) != (List::Regular, Role::Init) || is_hidden {
+            return None;
+        }
+        let name = container.name;
+        let advice = match self.awaited_by(container).is_empty() {
+            true => "as one of initContainers it would not count",
+            false => "a Service needs publishNotReadyAddresses",
+        };
+        let message =
+            format!("once {name:?} has ended the pod's condition Ready stays false for ever: {advice}");
+        Some(self.finding(Severity::Note, container.node.start.line, message))
+    }
+
     /// Warns where the kubelet's probes and hooks harm a held container, or a missing probe does (U9, U12). Includes
     /// mains that only `*=main` names.
     fn check_hold(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
@@ -267,21 +290,10 @@ impl PlanAgainstManifest<'_> {
         if role == Role::Main && self.template.is_rolled_out() {
             findings.extend(self.ready_while_held(container));
         }
+        findings.extend(self.hook_while_held(container, &awaited));
         let mut note = |line, message: String, fix: &str| {
             findings.push(self.finding(Severity::Warning, line, message).fix(fix));
         };
-        if let (Some(later), Some(hook)) =
-            (self.first_later(container, &awaited), container.node.at(&["lifecycle", "postStart"]))
-        {
-            note(
-                hook.start.line,
-                format!(
-                    "{name:?} waits for {later:?}, which is created only when the postStart hook of {name:?} \
-                     has ended: a hook that needs its own program never ends"
-                ),
-                &format!("list {later} before {name}"),
-            );
-        }
         if container.node.get("startupProbe").is_none()
             && let Some((key, _)) = container.node.entry("livenessProbe")
         {
@@ -312,6 +324,26 @@ impl PlanAgainstManifest<'_> {
                 &format!("write failureThreshold: {threshold} in its startupProbe"),
             );
         }
+    }
+
+    /// U12: the kubelet runs a postStart hook while its container is held, creates nothing else meanwhile, and kills the container if
+    /// it fails.
+    fn hook_while_held(&self, container: &Container<'_>, awaited: &[usize]) -> Option<Finding> {
+        let (name, line) = (container.name, container.node.at(&["lifecycle", "postStart"])?.start.line);
+        if let Some(later) = self.first_later(container, awaited) {
+            let message = format!(
+                "{name:?} waits for {later:?}, which is created only when the postStart hook of {name:?} \
+                 has ended: a hook that needs its own program never ends"
+            );
+            let finding = self.finding(Severity::Warning, line, message);
+            return Some(finding.fix(format!("list {later} before {name}")));
+        }
+        let earlier = self.first_held_for(awaited)?;
+        let message = format!(
+            "the kubelet runs the postStart hook of {name:?} while {name:?} is held for {earlier:?}: a hook that needs its own \
+             program fails, and the kubelet kills {name:?}; let the hook wait, or the program do what it does"
+        );
+        Some(self.finding(Severity::Warning, line, message))
     }
 
     /// Says if a kubelet takes a container for ready while it is held. A port is open only when the program runs, but a
@@ -364,6 +396,15 @@ impl PlanAgainstManifest<'_> {
         let own = place(container.name);
         let mut names = awaited.iter().map(|member| self.meant(&self.plan.members[*member].name));
         names.find(|name| place(name) > own)
+    }
+
+    /// The first of the awaited members that a kubelet does not wait for itself: one of `containers` (S9).
+    fn first_held_for(&self, awaited: &[usize]) -> Option<&str> {
+        let mut names = awaited.iter().map(|member| self.meant(&self.plan.members[*member].name));
+        names.find(|name| {
+            let own = self.containers.iter().find(|container| container.name == *name);
+            own.is_none_or(|container| container.list == List::Regular)
+        })
     }
 
     /// A name of the plan, or, if the pod has no such container, the container that the name probably means. So all

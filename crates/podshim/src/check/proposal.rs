@@ -8,6 +8,8 @@ use crate::yaml::Node;
 
 /// The entry that a job's plan cannot have.
 const OTHERS: &str = "*=main";
+/// The role of what is the kubelet's own.
+pub const KUBELETS_OWN: &str = "none";
 /// The restart policy under which a plan can have it.
 const ALWAYS: &str = "Always";
 
@@ -143,12 +145,10 @@ fn is_by_role(annotations: &Node) -> bool {
     roles(annotations).next().is_some()
 }
 
-/// The containers that have a role of their own.
+/// The containers that have a role of their own in a plan: `none` is none (S8).
 fn roles(annotations: &Node) -> impl Iterator<Item = &str> {
-    annotations
-        .entries()
-        .iter()
-        .filter_map(|(key, _)| key.text()?.strip_prefix(PREFIX)?.strip_prefix("role."))
+    let planned = annotations.entries().iter().filter(|(_, role)| role.text() != Some(KUBELETS_OWN));
+    planned.filter_map(|(key, _)| key.text()?.strip_prefix(PREFIX)?.strip_prefix("role."))
 }
 
 fn list(annotations: &Node) -> &str {

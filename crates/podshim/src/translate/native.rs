@@ -25,7 +25,9 @@ const MAX_KEY_NAME: usize = 63;
 pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {
     // S10: a plan beside roles would be an error.
     let says_plan = |key: &str| key == "podshim.io/plan" || key.starts_with("podshim.io/role.");
-    let mut keys = template.annotations().into_iter().flat_map(|own| own.entries()).map(|(key, _)| key);
+    let entries = template.annotations().into_iter().flat_map(|own| own.entries());
+    // S8: `none` is no part of a plan.
+    let mut keys = entries.filter(|(_, value)| value.text() != Some("none")).map(|(key, _)| key);
     if let Some((key, word)) = keys.find_map(|key| Some((key, key.text().filter(|word| says_plan(word))?))) {
         let what = "the pod has a plan already: left as it is";
         remarks.say(Severity::Error, key, word.to_owned(), what);
@@ -72,6 +74,8 @@ pub fn change(
     let mains: Vec<&Container<'_>> =
         regular.into_iter().filter(|container| !is_injected(container.name)).collect();
     let mut plan = plan(template);
+    // S8: the inits that stay are the kubelet's own.
+    plan.kubelets_own.named = containers[..stay].iter().map(|container| container.name.to_owned()).collect();
     if let Some((key, _)) =
         template.spec.entry("terminationGracePeriodSeconds").filter(|_| plan.settings.grace.is_some())
     {
@@ -206,7 +210,7 @@ pub fn sidecar(
     }
     stop_signal(container, member, field("lifecycle.stopSignal"), remarks);
     if node.get(restart::RULES).is_some() {
-        restart::carry_over(node, policy, member, &field(restart::RULES), remarks);
+        restart::carry_over(node, policy, member, &format!("{list}[{name}]"), remarks);
         // Kubernetes refuses rules without a restartPolicy beside them.
         removed.push(vec![restart::RULES]);
     }
@@ -241,8 +245,7 @@ fn init(
     remarks: &mut Remarks<'_>,
 ) -> Vec<Vec<&'static str>> {
     let (node, name) = (container.node, container.name);
-    let field = format!("initContainers[{name}].{}", restart::RULES);
-    restart::carry_over(node, policy, member, &field, remarks);
+    restart::carry_over(node, policy, member, &format!("initContainers[{name}]"), remarks);
     if let Some((key, _)) = node.get("resources").and_then(|resources| resources.entry("requests")) {
         let what = "requested for as long as the pod lives, beside those of the mains";
         remarks.say(Severity::Warning, key, format!("initContainers[{name}].resources.requests"), what);
@@ -255,14 +258,15 @@ fn init(
         let what = "once it has ended the pod's condition Ready stays false";
         remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
     }
-    if node.get(restart::RULES).is_some() { vec![vec![restart::RULES]] } else { Vec::new() }
+    let taken_over = [restart::RULES, restart::POLICY].into_iter().filter(|key| node.get(key).is_some());
+    taken_over.map(|key| vec![key]).collect()
 }
 
 /// Fills in the plan's `member` for a main, all fields of which stay: a kubelet that knows its rules sees no exit that
 /// podshim restarts after.
 fn main(container: &Container<'_>, policy: RestartPolicy, member: &mut Member, remarks: &mut Remarks<'_>) {
     let (node, name) = (container.node, container.name);
-    restart::carry_over(node, policy, member, &format!("containers[{name}].{}", restart::RULES), remarks);
+    restart::carry_over(node, policy, member, &format!("containers[{name}]"), remarks);
     stop_signal(container, member, format!("containers[{name}].lifecycle.stopSignal"), remarks);
     if let Some((key, _)) = node.entry("livenessProbe").filter(|_| node.get("startupProbe").is_none()) {
         let what =
