@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use control_api::entry::Entry;
 use control_api::past::HISTORY_ROOT;
 use control_api::paths::STATE_ROOT;
 use pod_spec::{BoundedDuration, DurationError, Node};
@@ -13,6 +14,7 @@ use pod_spec::{BoundedDuration, DurationError, Node};
 use crate::check::CheckContext;
 use crate::outcome::CommandError;
 use crate::output::Format;
+use crate::shims::{self, FindError};
 use crate::source::Source;
 
 /// How to show the result.
@@ -21,12 +23,16 @@ pub struct ResultArguments {
     /// For programs: docs/podshim-json.md
     #[arg(long)]
     json: bool,
+    /// text, or json: the same as --json
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(hide_default_value = true)]
+    output: Format,
 }
 
 impl ResultArguments {
     /// How to show the result.
     pub fn format(&self) -> Format {
-        if self.json { Format::Json } else { Format::Text }
+        if self.json { Format::Json } else { self.output }
     }
 }
 
@@ -78,20 +84,53 @@ pub struct NodeArguments {
     pub run_dir: PathBuf,
 }
 
+/// A namespace of Kubernetes.
+#[derive(Args)]
+pub struct NamespaceArgument {
+    /// Only pods of this namespace of Kubernetes
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+}
+
 /// A pod that a shim serves, to end or to change it.
 #[derive(Args)]
 pub struct ExactPodArgument {
+    #[command(flatten)]
+    namespace: NamespaceArgument,
     /// Its whole name, namespace/name or id: no prefix
     #[arg(value_name = "POD")]
     pub pod: String,
 }
 
+impl ExactPodArgument {
+    /// The pod's entry.
+    ///
+    /// # Errors
+    /// As [`shims::find_exactly`].
+    pub fn find(&self, node: &NodeArguments) -> Result<Entry, FindError> {
+        shims::find_exactly(&node.run_dir, &self.pod, self.namespace.namespace.as_deref())
+    }
+}
+
 /// A pod that a shim serves, to look at it.
 #[derive(Args)]
 pub struct PodArgument {
+    /// Its namespace.
+    #[command(flatten)]
+    pub namespace: NamespaceArgument,
     /// Its name, namespace/name or id, or a unique prefix of one
     #[arg(value_name = "POD")]
     pub pod: String,
+}
+
+impl PodArgument {
+    /// The pod's entry.
+    ///
+    /// # Errors
+    /// As [`shims::find`].
+    pub fn find(&self, node: &NodeArguments) -> Result<Entry, FindError> {
+        shims::find(&node.run_dir, &self.pod, self.namespace.namespace.as_deref())
+    }
 }
 
 /// Where the records of ended pods are.

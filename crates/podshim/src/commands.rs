@@ -4,12 +4,14 @@
 pub mod check;
 pub mod doctor;
 pub mod drain;
+pub mod explain;
 pub mod history;
 mod in_use;
 pub mod inspect;
 pub mod install;
 pub mod metrics;
 pub mod plan;
+pub mod pod_names;
 pub mod ps;
 pub mod reference;
 pub mod restart;
@@ -60,6 +62,8 @@ pub enum Command {
     Doctor(doctor::Arguments),
     /// end all pods of this node, each in its order
     Drain(drain::Arguments),
+    /// what an annotation or a key of the node's file does
+    Explain(explain::Arguments),
     /// list the pods that have ended on this node
     History(history::Arguments),
     /// show all there is to know of a pod
@@ -92,6 +96,9 @@ pub enum Command {
     /// call systemctl on the node
     #[command(hide = true, name = crate::install::host::ON_HOST)]
     OnHost(install::OnHostArguments),
+    /// print the names of pods, for completions
+    #[command(hide = true)]
+    PodNames(pod_names::Arguments),
     /// write the completions of a shell
     #[command(hide = true)]
     Completion(reference::CompletionArguments),
@@ -110,6 +117,8 @@ impl Command {
             Self::Check(arguments) => check::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Drain(arguments) => drain::run(arguments),
+            Self::Explain(arguments) => explain::run(arguments),
+            Self::PodNames(arguments) => pod_names::run(arguments),
             Self::History(arguments) => history::run(arguments),
             Self::HasRuntime(arguments) => install::has_runtime(arguments),
             Self::OnHost(arguments) => install::on_host(arguments),

@@ -21,9 +21,11 @@ fn main() -> ExitCode {
 }
 
 fn run(mut words: Vec<OsString>) -> Result<Outcome, CommandError> {
-    // As with git: another word for the option.
+    // As with git: another word for the option, also of a command (`podshim help ps`).
     if words.get(1).is_some_and(|word| word == "help") {
-        words[1] = "-h".into();
+        words.remove(1);
+        words.truncate(2);
+        words.push("-h".into());
     }
     let table = table();
     let parsed = table.clone().try_get_matches_from(&words);

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::terminal::ColourChoice;
@@ -32,7 +33,7 @@ pub enum Colour {
 }
 
 /// How a command's result is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
     #[default]
@@ -87,13 +88,40 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<(String, Option<Colour>)>>,
+    cuts: Vec<Cut>,
+}
+
+/// Where a column's text is cut if the table is too wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// At its end.
+    End,
+    /// In the middle: names that begin alike differ at their ends, as those of a Deployment's pods.
+    Middle,
+    /// Nowhere.
+    Never,
 }
 
 impl Table {
     /// A table with these headings.
     pub fn new(headings: &[&str]) -> Self {
         let headings = headings.iter().map(|heading| ((*heading).to_owned(), Some(Colour::Bold))).collect();
-        Self { rows: vec![headings] }
+        Self { rows: vec![headings], cuts: Vec::new() }
+    }
+
+    /// Says where the columns are cut, from the first on; all others are cut at their ends.
+    pub fn cutting(self, cuts: &[Cut]) -> Self {
+        Self { cuts: cuts.to_vec(), ..self }
+    }
+
+    /// How wide it is if nothing is cut.
+    pub fn width(&self) -> usize {
+        let widths = self.widths(None);
+        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    }
+
+    fn cut_of(&self, column: usize) -> Cut {
+        self.cuts.get(column).copied().unwrap_or(Cut::End)
     }
 
     /// Adds a row; each cell may have a colour.
@@ -109,7 +137,7 @@ impl Table {
         for row in &self.rows {
             let last = row.iter().rposition(|(text, _)| !text.is_empty()).map_or(0, |last| last + 1);
             for (column, (text, colour)) in row.iter().take(last).enumerate() {
-                let text = cut(text, widths[column]);
+                let text = cut(text, widths[column], self.cut_of(column));
                 shown += &colour.map_or_else(|| text.clone(), |colour| paint.text(colour, &text));
                 if column + 1 < last {
                     shown += &" ".repeat(widths[column] - text.chars().count() + GAP);
@@ -132,7 +160,8 @@ impl Table {
             columns.map_or(usize::MAX, |columns| columns.saturating_sub(GAP * count.saturating_sub(1)));
         let least = |column: usize| SHORTEST.max(cell(&self.rows[0], column));
         while widths.iter().sum::<usize>() > room {
-            let can_give = (0..count).filter(|column| widths[*column] > least(*column));
+            let can_give = (0..count)
+                .filter(|column| widths[*column] > least(*column) && self.cut_of(*column) != Cut::Never);
             let Some(widest) = can_give.max_by_key(|column| widths[*column]) else { break };
             widths[widest] -= 1;
         }
@@ -150,11 +179,14 @@ const GAP: usize = 2;
 /// The least width of a column that must shrink.
 const SHORTEST: usize = 8;
 
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+fn cut(text: &str, width: usize, place: Cut) -> String {
+    let length = text.chars().count();
+    if length <= width || place == Cut::Never {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    let end = if place == Cut::Middle { width / 2 } else { 0 };
+    let begin = width.saturating_sub(1 + end);
+    text.chars().take(begin).chain(['…']).chain(text.chars().skip(length - end)).collect()
 }
 
 #[cfg(test)]
@@ -186,6 +218,18 @@ mod tests {
         let narrow = table().show(ColorMode::Plain, Some(30));
         assert_eq!(narrow.lines().nth(1), Some("a-container-…  waits for s…  1"));
         assert_eq!(narrow.lines().nth(2), Some("b              waits for s…  1"));
+    }
+
+    /// N10: what tells rows apart is not cut, or not at its end.
+    #[test]
+    fn found_n10_the_end_of_a_name_stays() {
+        let mut table = Table::new(&["TIME", "NAME"]).cutting(&[Cut::Never, Cut::Middle]);
+        for name in ["checkout-7d9f8c6b5-x2x8p", "checkout-7d9f8c6b5-k99lw"] {
+            table.row(vec![("02:30:00".to_owned(), None), (name.to_owned(), None)]);
+        }
+        assert_eq!(table.width(), 34);
+        let shown = table.show(ColorMode::Plain, Some(25));
+        assert_eq!(shown, "TIME      NAME\n02:30:00  checkou…5-x2x8p\n02:30:00  checkou…5-k99lw\n");
     }
 
     /// A table that cannot shrink further is wider than the terminal.

@@ -47,8 +47,9 @@ pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, Vec<PathBuf>
 ///
 /// # Errors
 /// No pod matches, or a prefix fits several pods.
-pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
+pub fn find(root: &Path, called: &str, namespace: Option<&str>) -> Result<PastReport, CommandError> {
     let (mut all, _) = list(root, i64::MIN)?;
+    all.retain(|past| past.is_in(namespace));
     let is_whole = |past: &PastReport| {
         past.pod.id == called || past.pod.name.as_deref() == Some(called) || past.pod.title() == called
     };
@@ -127,6 +128,11 @@ impl PastReport {
         let name = self.pod.name.as_deref().unwrap_or_default();
         !word.is_empty()
             && (name.starts_with(word) || self.pod.id.starts_with(word) || self.pod.title() == word)
+    }
+
+    /// Whether it was in that namespace of Kubernetes, if one is asked for.
+    pub fn is_in(&self, namespace: Option<&str>) -> bool {
+        namespace.is_none_or(|namespace| self.pod.pod_namespace.as_deref() == Some(namespace))
     }
 
     /// How long it lived, in milliseconds; `None` if its start is not known.

@@ -1,5 +1,9 @@
 //! Man pages and shell completions, made of the table of the commands: the same that parses their arguments, so that no
-//! page can miss an option.
+//! page can miss an option; and the reference of annotations, the node's file and the shim, made of the same pages as docs/.
+
+pub mod annotations;
+mod markdown;
+mod pod_completion;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +13,8 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use control_api::paths::{DRAINING_FILE, NODE_FILE};
 
+/// What the shim is, for those who have its name from a list of processes.
+const SHIM: &str = include_str!("reference/shim.md");
 const SOURCE: &str = concat!("podshim ", env!("CARGO_PKG_VERSION"));
 const FILES: [(&str, &str); 2] = [
     (NODE_FILE, "what this node allows the pods of podshim, and its defaults"),
@@ -17,7 +23,10 @@ const FILES: [(&str, &str); 2] = [
 
 /// All texts for shells and man, with their places below a directory `share`.
 pub fn files(table: &Command) -> Vec<(PathBuf, String)> {
-    let pages = man_pages(table).into_iter().map(|(name, page)| (Path::new("man/man1").join(name), page));
+    let pages = man_pages(table).into_iter().map(|(name, page)| {
+        let section = name.rsplit('.').next().unwrap_or("1");
+        (Path::new(&format!("man/man{section}")).join(&name), page)
+    });
     let scripts = [
         (Shell::Bash, "bash-completion/completions/podshim"),
         (Shell::Zsh, "zsh/site-functions/_podshim"),
@@ -30,7 +39,7 @@ pub fn files(table: &Command) -> Vec<(PathBuf, String)> {
 pub fn completion(shell: Shell, table: &Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut table.clone(), "podshim", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    pod_completion::added(shell, table, String::from_utf8_lossy(&script).into_owned())
 }
 
 /// The page of podshim as a whole and one for each command: file name and text.
@@ -39,7 +48,35 @@ pub fn man_pages(table: &Command) -> Vec<(String, String)> {
     table.build();
     let listed = table.get_subcommands().filter(|command| !command.is_hide_set());
     let commands = listed.map(|command| (format!("podshim-{}.1", command.get_name()), page(command)));
-    [("podshim.1".to_owned(), page(&table))].into_iter().chain(commands).collect()
+    let others = reference_pages().map(|(name, page)| (name.to_owned(), page));
+    [("podshim.1".to_owned(), page(&table))].into_iter().chain(commands).chain(others).collect()
+}
+
+/// The pages of files and of the shim.
+fn reference_pages() -> [(&'static str, String); 3] {
+    let (annotations, node_file) =
+        annotations::PAGE.split_once(annotations::NODE_FILE_HEADING).unwrap_or((annotations::PAGE, ""));
+    let page = |name: &str, section: &str, about: &str, text: &str, see: &str| {
+        let mut roff = Roff::new();
+        roff.control("TH", [name.to_uppercase().as_str(), section, "", SOURCE, ""]);
+        roff.control("SH", ["NAME"]).text([roman(format!("{name} - {about}"))]);
+        roff.control("SH", ["DESCRIPTION"]);
+        markdown::add(&mut roff, text);
+        roff.control("SH", ["SEE ALSO"]).text([roman(see)]);
+        roff.to_roff()
+    };
+    let see = "podshim(1), podshim-explain(1), podshim-annotations(5), podshim-config(5)";
+    [
+        (
+            "podshim-annotations.5",
+            page("podshim-annotations", "5", "the annotations of a pod", annotations, see),
+        ),
+        ("podshim-config.5", page("podshim-config", "5", "the node's file of podshim", node_file, see)),
+        (
+            "containerd-shim-podshim-v2.8",
+            page("containerd-shim-podshim-v2", "8", "the shim of containerd", SHIM, see),
+        ),
+    ]
 }
 
 /// Writing to memory cannot fail.

@@ -165,8 +165,8 @@ const OTHER_NAMES: [Name; 2] = [
 ///
 /// # Errors
 /// No pod matches, several do, or the directory cannot be read.
-pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
-    let entries = list(root)?;
+pub fn find(root: &Path, pod: &str, namespace: Option<&str>) -> Result<Entry, FindError> {
+    let entries = list_of(root, namespace)?;
     let names = WHOLE_NAMES.iter().chain(&OTHER_NAMES);
     chosen(&entries, pod, names)?.ok_or_else(|| FindError::Unknown { pod: pod.to_owned() })
 }
@@ -175,8 +175,8 @@ pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
 ///
 /// # Errors
 /// As [`find`], and [`FindError::OnlyBeginning`].
-pub fn find_exactly(root: &Path, pod: &str) -> Result<Entry, FindError> {
-    let entries = list(root)?;
+pub fn find_exactly(root: &Path, pod: &str, namespace: Option<&str>) -> Result<Entry, FindError> {
+    let entries = list_of(root, namespace)?;
     if let Some(entry) = chosen(&entries, pod, WHOLE_NAMES.iter())? {
         return Ok(entry);
     }
@@ -225,6 +225,19 @@ fn is_random(id: &str) -> bool {
     id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether one of these words means a pod, in a command that looks.
+pub fn is_one_of(entry: &Entry, words: &[String]) -> bool {
+    let names = || WHOLE_NAMES.iter().chain(&OTHER_NAMES);
+    words.iter().any(|word| names().any(|is_meant| is_meant(entry, word)))
+}
+
+/// The pods of a namespace of Kubernetes; without one all.
+fn list_of(root: &Path, namespace: Option<&str>) -> Result<Vec<Entry>, FindError> {
+    let mut entries = list(root)?;
+    entries.retain(|entry| namespace.is_none_or(|namespace| entry.pod_namespace == namespace));
+    Ok(entries)
+}
+
 fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
     Entry::list(root).map_err(|source| FindError::List { root: root.to_owned(), source })
 }
@@ -268,7 +281,7 @@ mod tests {
             ("plainer", "", ""),
         ]);
         let find =
-            |pod: &str| find(root.path(), pod).map(|entry| entry.id).map_err(|error| error.to_string());
+            |pod: &str| find(root.path(), pod, None).map(|entry| entry.id).map_err(|error| error.to_string());
         for (pod, id) in [
             ("abc1", "abc1"),
             ("shop-2", "def3"),
@@ -304,7 +317,7 @@ mod tests {
             ("my-long-named-task-10", "", ""),
         ]);
         let find = |pod: &str| {
-            find_exactly(root.path(), pod).map(|entry| entry.id).map_err(|error| error.to_string())
+            find_exactly(root.path(), pod, None).map(|entry| entry.id).map_err(|error| error.to_string())
         };
         for (pod, id) in [
             ("web-10", random.as_str()),

@@ -10,11 +10,12 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
+use control_api::StopReason;
 use control_api::container::Role;
 use control_api::event::{Cause, Kind};
 use pod_spec::Signal;
 
-use self::chart::{Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
+use self::chart::{Budget, Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
 use crate::events::{EventReport, Sentences};
 use crate::output::Colour;
 use crate::pods::{PodReport, display_name};
@@ -63,7 +64,7 @@ struct ContainerLane {
 enum Gate {
     None,
     Closed,
-    /// A gate opens once and stays open: the containers that waited for it run.
+    /// It stays open for the round (U3): the containers that waited for it run.
     Opened,
 }
 
@@ -97,11 +98,12 @@ impl Timeline {
             .filter(|container| container.role == Role::SANDBOX)
             .map(|container| container.name.as_str())
             .collect();
-        let (mut marks, mut budget) = (Vec::new(), None);
+        let (mut marks, mut stops) = (Vec::new(), Stops::default());
         for event in &events {
             let Some(name) = event.container.as_deref().filter(|name| !sandbox.contains(name)) else {
-                if event.kind == Kind::STOP_BEGAN {
-                    budget = event.duration_ms.map(|time| (event.monotonic_ms, event.monotonic_ms + time));
+                stops.apply(event);
+                if event.kind == Kind::STOP_ENDED {
+                    lanes.iter_mut().for_each(|lane| lane.begin_round(stops.reason));
                 }
                 marks.extend(mark(event));
                 continue;
@@ -120,8 +122,77 @@ impl Timeline {
         let lanes = lanes.into_iter().map(|lane| lane.finish(end_ms)).collect();
         let title = pod.title();
         let rows = rows(&events, &pod.id);
-        let chart = Chart { begin_ms, end_ms, lanes, marks, budget };
+        let chart = Chart { begin_ms, end_ms, before_ms: 0, lanes, marks, budgets: stops.finish(end_ms) };
         Self { title, chart, wall_offset_ms, rows, lost }
+    }
+
+    /// The part of it that a window shows.
+    pub fn window(mut self, window: Window) -> Self {
+        let (begin, end) = (self.chart.begin_ms, self.chart.end_ms);
+        let (from, to) = match window {
+            Window::Whole => return self,
+            Window::Between(from, to) => {
+                (begin.saturating_add(from), to.map_or(end, |to| begin.saturating_add(to)))
+            }
+            Window::Last(time) => (end.saturating_sub(time), end),
+        };
+        self.chart = self.chart.window(from, to);
+        let shown = self.chart.begin_ms..=self.chart.end_ms;
+        self.rows.retain(|row| shown.contains(&row.at_ms));
+        self
+    }
+
+    /// A time since the beginning of the life.
+    pub fn since_begin(&self, at_ms: u64) -> u64 {
+        (at_ms + self.chart.before_ms).saturating_sub(self.chart.begin_ms)
+    }
+}
+
+/// Which part of a life is drawn. Times are in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// All of it.
+    Whole,
+    /// Between two times since its beginning; without the second one up to its end.
+    Between(u64, Option<u64>),
+    /// The last part of it.
+    Last(u64),
+}
+
+/// The stops of a life so far.
+#[derive(Debug, Default)]
+struct Stops {
+    over: Vec<Budget>,
+    /// The one under way, if podshim counts its time.
+    current: Option<Budget>,
+    /// Why the last one began.
+    reason: Option<StopReason>,
+}
+
+impl Stops {
+    fn apply(&mut self, event: &EventReport) {
+        let at = event.monotonic_ms;
+        match event.kind {
+            // Again when its reason or its time changes (T9); another reason has no time of its own.
+            Kind::STOP_BEGAN => {
+                self.reason = event.reason;
+                if let Some(time) = event.duration_ms {
+                    let from_ms = self.current.map_or(at, |current| current.from_ms);
+                    let time_ms = (at + time).saturating_sub(from_ms);
+                    self.current = Some(Budget { from_ms, to_ms: at + time, time_ms });
+                }
+            }
+            Kind::STOP_ENDED => {
+                let ended = self.current.take();
+                self.over.extend(ended.map(|stop| Budget { to_ms: at.min(stop.to_ms), ..stop }));
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(self, end_ms: u64) -> Vec<Budget> {
+        let last = self.current.map(|stop| Budget { to_ms: stop.to_ms.min(end_ms), ..stop });
+        self.over.into_iter().chain(last).collect()
     }
 }
 
@@ -164,6 +235,14 @@ impl ContainerLane {
         }
         if matches!(event.kind, Kind::STARTING | Kind::EXITED) {
             self.stop_code = None;
+        }
+    }
+
+    /// T14, U3: another round begins. What ended in the stop, or is restarted by it (R14), has a closed gate.
+    fn begin_round(&mut self, reason: Option<StopReason>) {
+        let lives_on = self.builder.current().is_some() && reason != Some(StopReason::RESTART);
+        if self.gate == Gate::Opened && !lives_on {
+            self.gate = Gate::Closed;
         }
     }
 

@@ -44,6 +44,70 @@ fn bash_completes_commands_and_each_commands_options() {
     assert!(offered("podshim install --config Car").contains(&"Cargo.toml".to_owned()));
 }
 
+/// N19: a pod's name is completed where a pod is meant, and not as the value of an option.
+#[test]
+fn found_n19_bash_completes_names_of_pods() {
+    let path = tempfile::tempdir().expect("a directory");
+    let stub = path.path().join("podshim");
+    fs::write(&stub, "#!/bin/sh\n[ \"$2\" = --past ] && echo gone-1 || printf 'web-1\\nweb-2\\nshop\\n'\n")
+        .expect("a file");
+    fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    let offered = |words: &str| {
+        let script = podshim(&["completion", "bash"]);
+        let count = words.split(' ').count() - 1;
+        let ask = format!(
+            "PATH={}:$PATH\n{script}\ncompopt() {{ :; }}\nCOMP_WORDS=({words}); [[ '{words}' != *' ' ]] || COMP_WORDS+=('')\n\
+             COMP_CWORD={count}\n_podshim podshim \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            path.path().display()
+        );
+        let offered = text(run("bash", &["-uc", &ask]));
+        offered.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(offered("podshim stop web"), ["web-1", "web-2"]);
+    assert_eq!(offered("podshim inspect "), ["web-1", "web-2", "shop"]);
+    assert_eq!(offered("podshim history "), ["gone-1"]);
+    assert_eq!(offered("podshim timeline --past g"), ["gone-1"]);
+    assert!(!offered("podshim stop --grace web").contains(&"web-1".to_owned()));
+    assert_eq!(offered("podshim stop --g"), ["--grace"]);
+    for shell in ["zsh", "fish"] {
+        let script = podshim(&["completion", shell]);
+        assert!(script.matches("podshim pod-names").count() >= 2, "{shell}: {script}");
+    }
+}
+
+/// N19: the reference is on a node that has only the package: each key in the man page and in `explain`, and the shim's page.
+#[test]
+fn found_n19_each_key_is_in_the_man_page_and_explained() {
+    let pages = tempfile::tempdir().expect("a directory");
+    podshim(&["man", pages.path().to_str().expect("UTF-8")]);
+    let page = |name: &str| fs::read_to_string(pages.path().join(name)).expect("a page").replace("\\-", "-");
+    let (annotations, node_file) = (page("podshim-annotations.5"), page("podshim-config.5"));
+    let all = podshim(&["explain"]);
+    let keys: Vec<&str> = all.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    for key in [
+        "podshim.io/plan",
+        "podshim.io/ready.c",
+        "podshim.io/drain-priority",
+        "max-grace",
+        "history-age",
+        "read",
+    ] {
+        assert!(keys.contains(&key), "{key}: {all}");
+    }
+    for key in &keys {
+        let word = key.trim_start_matches("podshim.io/");
+        let page = if *key == word { &node_file } else { &annotations };
+        assert!(page.contains(word), "{key}: {page}");
+        assert!(podshim(&["explain", key]).contains(&format!("{key} (")), "{key}");
+    }
+    assert!(node_file.contains(".SH \"SEE ALSO\""), "{node_file}");
+    assert!(page("containerd-shim-podshim-v2.8").contains("SIGTERM and SIGINT stop the pod in order"));
+    for name in ["podshim-annotations.5", "podshim-config.5", "containerd-shim-podshim-v2.8"] {
+        assert!(!page(name).contains('`'), "{name}: {}", page(name));
+    }
+}
+
 /// zsh and fish parse their completions without an error.
 #[test]
 fn zsh_and_fish_can_read_their_completions() {

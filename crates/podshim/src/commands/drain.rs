@@ -12,10 +12,10 @@ use pod_spec::Node;
 use serde::Serialize;
 
 use super::ps::colour_of;
-use crate::arguments::{NodeArguments, ResultArguments};
+use crate::arguments::{NodeArguments, ResultArguments, duration_or_seconds};
 use crate::drain::{End, Ended, MOST_CLASSES, drain};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{ColorMode, Colour, Format, Table, milliseconds, print, print_json};
+use crate::output::{ColorMode, Colour, Cut, Format, Table, milliseconds, print, print_json};
 use crate::pods::{PodReport, PodState};
 use crate::question::{Answer, ask};
 use crate::shims::{self, title};
@@ -37,9 +37,9 @@ Exit codes: 0 all pods ended in time, or the answer was no; 1 some did not, or i
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// Such as 90s or 5m. Each priority gets an equal part of what is left of it. What still runs then gets its
+    /// Such as 90s or 5m; a bare number is seconds. Each priority gets an equal part of what is left of it. What still runs then gets its
     /// stop signal, if it had none yet, and SIGKILL 2s later
-    #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, conflicts_with = "undo")]
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds, conflicts_with = "undo")]
     timeout: Option<Duration>,
     /// Take new pods again
     #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
@@ -154,7 +154,7 @@ fn would_end(root: &Path) -> Result<Vec<PodToEnd>, CommandError> {
 }
 
 fn list(pods: &[PodToEnd], paint: ColorMode, columns: Option<usize>) -> String {
-    let mut table = Table::new(&["DRAIN PRIORITY", "POD", "STATUS"]);
+    let mut table = Table::new(&["DRAIN PRIORITY", "POD", "STATUS"]).cutting(&[Cut::Never, Cut::Middle]);
     for pod in pods {
         let status = (pod.state.words().to_owned(), colour_of(pod.state));
         table.row(vec![(pod.drain_priority.to_string(), None), (pod.pod.clone(), None), status]);

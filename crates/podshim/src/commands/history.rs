@@ -10,17 +10,18 @@ use serde::Serialize;
 
 use super::inspect::{OOM_KILLED, times};
 use super::ps::{age, now_ms};
-use crate::arguments::{HistoryArguments, ResultArguments, duration_or_seconds};
+use crate::arguments::{HistoryArguments, NamespaceArgument, ResultArguments, duration_or_seconds};
 use crate::events::{date, time_of_day};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
+use crate::output::{ColorMode, Colour, Cut, Format, Table, print, print_json};
 use crate::past::{self, PastReport};
 use crate::pods::{ContainerReport, PodState, display_name};
 use crate::terminal::columns;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Lists the pods that have ended on this node, the newest last, one line each. `podshim timeline --past POD` draws one.
+Lists the pods that have ended on this node, the newest last, one line each; on a narrow terminal restarts and exit codes have a
+line of their own. `podshim timeline --past POD` draws one.
 
 RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its
 stop: caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal,
@@ -39,9 +40,11 @@ Exit codes: 0; 1 no such pod, or a record cannot be read (all others are still l
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// Only pods that ended since then, such as 12h or 30m
-    #[arg(long, value_name = "DURATION", value_parser = duration_or_seconds)]
+    /// Only pods that ended since then, such as 12h or 30m; a bare number is seconds
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds)]
     since: Option<Duration>,
+    #[command(flatten)]
+    namespace: NamespaceArgument,
     #[command(flatten)]
     history: HistoryArguments,
     #[command(flatten)]
@@ -67,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         now_ms().saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     });
     let (mut pods, unreadable) = past::list(root, since_ms)?;
+    pods.retain(|pod| pod.is_in(arguments.namespace.namespace.as_deref()));
     if let Some(name) = &arguments.name {
         pods.retain(|pod| pod.has_name(name));
         if pods.is_empty() && arguments.result.format() == Format::Text {
@@ -80,28 +84,64 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(if unreadable.is_empty() { Outcome::Success } else { Outcome::Findings })
 }
 
+/// What tells pods apart: time and name.
+const CUTS: [Cut; 2] = [Cut::Never, Cut::Middle];
+/// Where the second line of a pod begins: below its name.
+const INDENT: usize = "2026-11-21 02:30:00  ".len();
+
+/// One line each. Where that is wider than the terminal, restarts and exit codes have a line of their own.
 fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: ColorMode, columns: Option<usize>) -> String {
-    let mut table = Table::new(&["ENDED (UTC)", "POD", "LIVED", "RESULT", "WHY", "RESTARTS", "EXIT CODES"]);
+    let mut one_line =
+        Table::new(&["ENDED (UTC)", "POD", "LIVED", "RESULT", "WHY", "RESTARTS", "EXIT CODES"])
+            .cutting(&CUTS);
+    let mut short = Table::new(&["ENDED (UTC)", "POD", "LIVED", "RESULT", "WHY"]).cutting(&CUTS);
+    let mut second_lines = Vec::new();
     for past in pods {
         let time = time_of_day(past.ended_at_ms);
         let seconds = time.split('.').next().unwrap_or_default();
         let ended = past.pod.containers.iter().filter(|container| container.role != Role::SANDBOX);
         let codes: Vec<_> = ended.filter_map(|container| exit(container, &past.pod.id)).collect();
-        table.row(vec![
+        let codes = if codes.is_empty() { "-".to_owned() } else { codes.join(", ") };
+        let row = vec![
             (format!("{} {seconds}", date(past.ended_at_ms)), None),
             (past.pod.title(), None),
             (past.lived_ms().map_or_else(|| "-".to_owned(), age), None),
             (past.pod.state.words().to_owned(), colour_of(past.pod.state)),
             (past.why(), None),
-            (past.restarts(), None),
-            (if codes.is_empty() { "-".to_owned() } else { codes.join(", ") }, None),
-        ]);
+        ];
+        second_lines.push(format!("restarts {}; {codes}", past.restarts()));
+        short.row(row.clone());
+        one_line.row(row.into_iter().chain([(past.restarts(), None), (codes, None)]).collect());
     }
-    let mut text = table.show(paint, columns);
+    let mut text = match columns {
+        Some(columns) if one_line.width() > columns => {
+            let shown = short.show(paint, Some(columns));
+            let below = second_lines.iter().map(|line| wrapped(line, columns));
+            let below = std::iter::once(String::new()).chain(below);
+            shown.lines().zip(below).map(|(line, below)| format!("{line}\n{below}")).collect()
+        }
+        _ => one_line.show(paint, None),
+    };
     for file in unreadable {
         text += &format!("cannot read {}: no record of podshim; remove it\n", file.display());
     }
     text
+}
+
+/// A text as lines below the name, each as long as there is room.
+fn wrapped(text: &str, columns: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().filter(|line| {
+            line.is_empty() || INDENT + line.chars().count() + 1 + word.chars().count() <= columns
+        });
+        match last {
+            Some(line) if line.is_empty() => *line += word,
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| format!("{:INDENT$}{line}\n", "")).collect()
 }
 
 /// A container's real exit code, and the code that its caller saw if that differs. `None` if it has not run.

@@ -14,7 +14,7 @@ use crate::events::because;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
-use crate::shims::{self, ANSWER_LIMIT, Shim};
+use crate::shims::{ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
 use crate::words::DisplayWord;
 
@@ -44,7 +44,7 @@ pub struct Arguments {
 /// # Errors
 /// No such pod.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let entry = shims::find(&arguments.node.run_dir, &arguments.pod.pod)?;
+    let entry = arguments.pod.find(&arguments.node)?;
     let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
     let pod = PodReport::of(Shim { entry, answer });
     match arguments.result.format() {

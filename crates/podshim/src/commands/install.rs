@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use super::in_use::{self, NodeState};
+use crate::arguments::duration_or_seconds;
 use crate::bounded::Bound;
 use crate::check::containerd_config::LOST_WITH_SHIM;
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
@@ -102,7 +103,7 @@ pub struct InstallArguments {
     #[arg(long, requires = "stay")]
     restart: bool,
     /// With --restart: how long containerd may take, such as 90s; without it 2m
-    #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, requires = "restart")]
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds, requires = "restart")]
     restart_timeout: Option<Duration>,
     /// With --stay: label the node podshim.io/ready=true through the kubectl proxy that listens there
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["stay", "node"])]

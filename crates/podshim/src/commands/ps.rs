@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use control_api::container::{Role, State};
+use control_api::entry::Entry;
 use serde::Serialize;
 
-use crate::arguments::{NodeArguments, ResultArguments};
+use crate::arguments::{NamespaceArgument, NodeArguments, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
+use crate::output::{ColorMode, Colour, Cut, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
-use crate::shims::{self, SHORT_ID};
+use crate::shims::{self, FindError, SHORT_ID};
 use crate::terminal::columns;
 use crate::words::DisplayWord;
 
@@ -20,16 +21,34 @@ const ABOUT: &str = "\
 Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. It asks
 all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.";
 const EXIT_CODES: &str = "\
-Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.";
+Exit codes: 0; 1 there is no such POD, or the directory cannot be read; 2 wrong arguments.";
 
 /// Arguments of `podshim ps`.
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
+    /// Only pods in this state, such as running, stopping or failed
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    state: Option<PodState>,
+    /// Also show the release of each pod's shim
+    #[arg(long)]
+    wide: bool,
+    #[command(flatten)]
+    namespace: NamespaceArgument,
     #[command(flatten)]
     result: ResultArguments,
     #[command(flatten)]
     node: NodeArguments,
+    /// Only these: a name, namespace/name or id, or a prefix of one
+    #[arg(value_name = "POD")]
+    pods: Vec<String>,
+}
+
+/// A state by its word in `--json` or in the table.
+fn state(text: &str) -> Result<PodState, String> {
+    let words = || PodState::ALL.into_iter().map(|state| state.words().replace(' ', "-"));
+    let found = PodState::ALL.into_iter().zip(words()).find(|(_, word)| *word == text.replace(' ', "-"));
+    found.map(|(state, _)| state).ok_or_else(|| format!("one of {}", words().collect::<Vec<_>>().join(", ")))
 }
 
 #[derive(Serialize)]
@@ -42,26 +61,56 @@ struct Report {
 /// # Errors
 /// The directory cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let pods: Vec<_> = shims::all(&arguments.node.run_dir)?.into_iter().map(PodReport::of).collect();
+    let mut shims = shims::all(&arguments.node.run_dir)?;
+    shims.retain(|shim| arguments.lists(&shim.entry));
+    if shims.is_empty() && !arguments.pods.is_empty() {
+        return Err(FindError::Unknown { pod: arguments.pods.join(" ") }.into());
+    }
+    let mut pods: Vec<_> = shims.into_iter().map(PodReport::of).collect();
+    pods.retain(|pod| arguments.state.is_none_or(|state| pod.state == state));
     match arguments.result.format() {
         Format::Json => print_json(&Report { pods })?,
-        Format::Text => print(&show(&pods, now_ms(), ColorMode::of(&stdout()), columns()))?,
+        Format::Text => {
+            let shown = if arguments.wide { Shown::WithShim } else { Shown::Usual };
+            print(&show(&pods, shown, now_ms(), ColorMode::of(&stdout()), columns()))?;
+        }
     }
     Ok(Outcome::Success)
 }
 
-fn show(pods: &[PodReport], now_ms: i64, paint: ColorMode, columns: Option<usize>) -> String {
-    let mut table = Table::new(&["POD ID", "POD", "AGE", "STATUS", "CONTAINER", "ROLE", "STATE", "RESTARTS"]);
+impl Arguments {
+    fn lists(&self, entry: &Entry) -> bool {
+        let is_in = |namespace: &String| entry.pod_namespace == *namespace;
+        self.namespace.namespace.as_ref().is_none_or(is_in)
+            && (self.pods.is_empty() || shims::is_one_of(entry, &self.pods))
+    }
+}
+
+/// Which columns are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Usual,
+    /// With the release of the pod's shim.
+    WithShim,
+}
+
+fn show(pods: &[PodReport], shown: Shown, now_ms: i64, paint: ColorMode, columns: Option<usize>) -> String {
+    let mut headings = vec!["POD ID", "POD", "AGE", "STATUS", "CONTAINER", "ROLE", "STATE", "RESTARTS"];
+    headings.extend((shown == Shown::WithShim).then_some("SHIM"));
+    let mut table = Table::new(&headings).cutting(&[Cut::Never, Cut::Middle]);
     for pod in pods {
         let id: String = pod.id.chars().take(SHORT_ID).collect();
         let title = pod.name.as_ref().map_or_else(|| "-".to_owned(), |_| pod.title());
         let age = pod.started_at_ms.map_or_else(|| "-".to_owned(), |at| age(now_ms - at));
         let mut first = vec![(id, None), (title, None), (age, None)];
         first.push((pod.state.words().to_owned(), colour_of(pod.state)));
+        let mut shim =
+            (shown == Shown::WithShim).then(|| pod.release.clone().unwrap_or_else(|| "-".to_owned()));
         let mut containers =
             pod.containers.iter().filter(|container| container.role != Role::SANDBOX).peekable();
         if containers.peek().is_none() {
             first.extend(["-", "-", "-", "-"].map(|dash| (dash.to_owned(), None)));
+            first.extend(shim.map(|shim| (shim, None)));
             table.row(first);
             continue;
         }
@@ -72,6 +121,7 @@ fn show(pods: &[PodReport], now_ms: i64, paint: ColorMode, columns: Option<usize
             row.push((container.role.word(), None));
             row.push((state_of(container), colour_of_container(container)));
             row.push((container.all_restarts().to_string(), None));
+            row.extend(shim.take().map(|shim| (shim, None)));
             table.row(row);
         }
     }

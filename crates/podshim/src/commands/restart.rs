@@ -14,7 +14,7 @@ use crate::arguments::{ExactPodArgument, NodeArguments, ResultArguments, duratio
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::{ContainerReport, PodReport};
-use crate::shims::{self, ANSWER_LIMIT, title};
+use crate::shims::{ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -65,7 +65,7 @@ struct Report {
 /// No such pod, one that cannot be restarted, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let entry = shims::find_exactly(&arguments.node.run_dir, &arguments.pod.pod)?;
+    let entry = arguments.pod.find(&arguments.node)?;
     let name = title(&entry);
     let begun = Instant::now();
     let wrong = |source| failed(&name, source);

@@ -21,7 +21,7 @@ use crate::arguments::{
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, milliseconds, print, print_json};
 use crate::pods::PodReport;
-use crate::shims::{self, ANSWER_LIMIT, title};
+use crate::shims::{ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -80,7 +80,7 @@ struct Report {
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let root = &arguments.node.run_dir;
-    let entry = shims::find_exactly(root, &arguments.pod.pod)?;
+    let entry = arguments.pod.find(&arguments.node)?;
     let name = title(&entry);
     let begun = Instant::now();
     let wrong = |source| failed(&name, source);

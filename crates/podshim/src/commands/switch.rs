@@ -10,7 +10,7 @@ use super::inspect::failed;
 use crate::arguments::{ExactPodArgument, NodeArguments, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, print, print_json};
-use crate::shims::{self, ANSWER_LIMIT, title};
+use crate::shims::{ANSWER_LIMIT, title};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -44,7 +44,7 @@ pub struct Arguments {
 /// No such pod or sidecar, a switch that failed.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (pod, sidecar) = (&arguments.pod.pod, &arguments.sidecar);
-    let entry = shims::find_exactly(&arguments.node.run_dir, pod)?;
+    let entry = arguments.pod.find(&arguments.node)?;
     let name = title(&entry);
     Client::connect(&entry.socket, ANSWER_LIMIT)
         .and_then(|client| client.switch(sidecar, arguments.timeout))

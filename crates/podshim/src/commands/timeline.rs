@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::stdout;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,20 +11,21 @@ use serde::Serialize;
 
 use super::inspect::failed;
 use super::ps::now_ms;
-use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments};
+use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
 use crate::events::EventReport;
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{ColorMode, Format, print, print_json};
+use crate::output::{ColorMode, Format, milliseconds, print, print_json};
 use crate::past;
 use crate::pods::PodReport;
-use crate::shims::{self, ANSWER_LIMIT};
+use crate::shims::ANSWER_LIMIT;
 use crate::terminal::columns_of_picture;
-use crate::timeline::{Timeline, html, svg, text};
+use crate::timeline::{Timeline, Window, html, svg, text};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
-hooks, and the stop's budget; below it the last 256 events. With --past it draws the newest pod of that name that has ended:
+hooks, and the stop's budget; below it the last 256 events. --last, or --from and --to draw a part of it: a stop in a life of days
+is one sign otherwise. With --past it draws the newest pod of that name that has ended:
 `podshim history` lists them. With --json it prints the events.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 wrong arguments.";
@@ -36,6 +37,15 @@ pub struct Arguments {
     /// Draw a pod that has ended
     #[arg(long)]
     past: bool,
+    /// Begin so long after the beginning of its life; a bare number is seconds
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds)]
+    from: Option<Duration>,
+    /// End so long after the beginning of its life
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds)]
+    to: Option<Duration>,
+    /// Draw only the last part of its life
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds, conflicts_with_all = ["from", "to"])]
+    last: Option<Duration>,
     /// How wide the chart is; without it as the terminal, 80 to 200, or 100 where there is none
     #[arg(long, value_name = "COLUMNS", value_parser = columns)]
     width: Option<usize>,
@@ -69,7 +79,8 @@ struct Report<'a> {
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let called = &arguments.pod.pod;
     let (pod, events, lost, until_ms) = if arguments.past {
-        let past = past::find(&arguments.history.history_dir, called)?;
+        let past =
+            past::find(&arguments.history.history_dir, called, arguments.pod.namespace.namespace.as_deref())?;
         if past.shim_was_killed {
             eprintln!(
                 "podshim: its shim was killed: known is only when its containers ended, and the exit codes that the shim had recorded"
@@ -77,14 +88,14 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         (past.pod, past.events, past.lost, past.ended_at_ms)
     } else {
-        let (pod, events, lost) = present(&arguments.node.run_dir, called)?;
+        let (pod, events, lost) = present(arguments)?;
         (pod, events, lost, now_ms())
     };
     if arguments.result.format() == Format::Json {
         print_json(&Report { pod: &pod, lost, events: &events })?;
         return Ok(Outcome::Success);
     }
-    let timeline = Timeline::of(&pod, events, lost, until_ms);
+    let timeline = Timeline::of(&pod, events, lost, until_ms).window(arguments.window());
     let mut written = false;
     for (path, draw) in
         [(&arguments.svg, svg::draw as fn(&Timeline) -> String), (&arguments.html, html::page)]
@@ -105,14 +116,24 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(Outcome::Success)
 }
 
+impl Arguments {
+    fn window(&self) -> Window {
+        match (self.last, self.from, self.to) {
+            (Some(last), ..) => Window::Last(milliseconds(last)),
+            (None, None, None) => Window::Whole,
+            (None, from, to) => Window::Between(from.map_or(0, milliseconds), to.map(milliseconds)),
+        }
+    }
+}
+
 fn columns(text: &str) -> Result<usize, &'static str> {
     text.parse().map_err(|_| "not a number of columns")
 }
 
 /// A pod that a shim serves now, with its events and the number of those that the shim no longer keeps.
-fn present(root: &Path, called: &str) -> Result<(PodReport, Vec<EventReport>, u64), CommandError> {
-    let failed = |source| failed(called, source);
-    let entry = shims::find(root, called)?;
+fn present(arguments: &Arguments) -> Result<(PodReport, Vec<EventReport>, u64), CommandError> {
+    let failed = |source| failed(&arguments.pod.pod, source);
+    let entry = arguments.pod.find(&arguments.node)?;
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(failed)?;
     let pod = client.inspect().map_err(failed)?;
     let answer = client.events(0, Duration::ZERO).map_err(failed)?;

@@ -16,7 +16,7 @@ use crate::events::{EventReport, Sentences, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, print};
 use crate::pods::display_name;
-use crate::shims::{self, ANSWER_LIMIT};
+use crate::shims::ANSWER_LIMIT;
 use crate::terminal::end_with_reader;
 use crate::timeline;
 
@@ -54,7 +54,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// No such pod, a shim that stops answering.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let called = &arguments.pod.pod;
-    let entry = shims::find(&arguments.node.run_dir, called)?;
+    let entry = arguments.pod.find(&arguments.node)?;
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
     let paint = ColorMode::of(&stdout());
     let (mut after, mut sentences) = (0, Sentences::default());

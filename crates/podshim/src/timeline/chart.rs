@@ -11,12 +11,25 @@ pub struct Chart {
     pub begin_ms: u64,
     /// Where it ends.
     pub end_ms: u64,
+    /// How much of the pod's life is before it: its axis counts from the beginning of the life.
+    pub before_ms: u64,
     /// The containers, in the order of the plan.
     pub lanes: Vec<Lane>,
     /// What happened to the whole pod.
     pub marks: Vec<Mark>,
-    /// The stop's budget: when it begins and when it is spent.
-    pub budget: Option<(u64, u64)>,
+    /// The stops whose time podshim counts.
+    pub budgets: Vec<Budget>,
+}
+
+/// A stop with its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// When the stop began.
+    pub from_ms: u64,
+    /// When it was over, or its time was, or the chart is.
+    pub to_ms: u64,
+    /// How much time it had.
+    pub time_ms: u64,
 }
 
 /// A container.
@@ -139,6 +152,11 @@ impl MarkKind {
         }
     }
 
+    /// Whether it is the end of a program.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Done | Self::BySignal | Self::Unseen | Self::Failure)
+    }
+
     /// On a terminal, in whatever command shows it.
     pub fn colour(self) -> Colour {
         match self {
@@ -171,12 +189,42 @@ impl Chart {
         self.end_ms.saturating_sub(self.begin_ms).max(1)
     }
 
-    /// The moments at which the axis has a number: round numbers, at most `most` of them.
+    /// The moments at which the axis has a number: round numbers since the life's beginning, at most `most` of them.
     pub fn ticks(&self, most: u64) -> Vec<u64> {
         let steps = [1, 2, 5].into_iter().cycle().zip((0..).flat_map(|power| [power; 3]));
         let mut steps = steps.map(|(digit, power)| digit * 10_u64.saturating_pow(power));
         let step = steps.find(|step| self.length_ms() / step < most.max(1)).unwrap_or(u64::MAX);
-        (0..=self.length_ms() / step).map(|number| number * step).collect()
+        let (first, last) = (self.before_ms.div_ceil(step), (self.before_ms + self.length_ms()) / step);
+        (first..=last).map(|number| number * step).collect()
+    }
+
+    /// The time of a tick.
+    pub fn at(&self, tick: u64) -> u64 {
+        self.begin_ms + tick.saturating_sub(self.before_ms)
+    }
+
+    /// The part of the chart between two times.
+    pub fn window(mut self, from_ms: u64, to_ms: u64) -> Self {
+        let (from, to) = (from_ms.clamp(self.begin_ms, self.end_ms), to_ms.clamp(self.begin_ms, self.end_ms));
+        let is_in = |mark: &Mark| (from..=to).contains(&mark.at_ms);
+        for lane in &mut self.lanes {
+            lane.spans.retain_mut(|span| {
+                (span.from_ms, span.to_ms) = (span.from_ms.max(from), span.to_ms.min(to));
+                span.from_ms < span.to_ms
+            });
+            lane.marks.retain(is_in);
+        }
+        self.marks.retain(is_in);
+        self.budgets.retain_mut(|budget| {
+            (budget.from_ms, budget.to_ms) = (budget.from_ms.max(from), budget.to_ms.min(to));
+            budget.from_ms < budget.to_ms
+        });
+        Self {
+            before_ms: self.before_ms + (from - self.begin_ms),
+            begin_ms: from,
+            end_ms: to.max(from),
+            ..self
+        }
     }
 
     /// The phases that occur, in the order of the legend.
@@ -249,6 +297,31 @@ mod tests {
         }
         let span = |from_ms, to_ms, phase| Span { from_ms, to_ms, phase };
         assert_eq!(lane.finish(9).spans, [span(1, 4, Phase::Held), span(6, 9, Phase::Running)]);
+    }
+
+    /// N9: a stop of a long life is more than one tick, and the axis counts from the life's beginning.
+    #[test]
+    fn found_n9_a_window_is_a_part_of_the_life() {
+        let mut lane = LaneBuilder::new("app", "main");
+        lane.enter(100, Some(Phase::Running));
+        lane.enter(86_400_100, Some(Phase::Stopping));
+        let mark = |at_ms| Mark { at_ms, kind: MarkKind::Signal, text: String::new() };
+        lane.mark(mark(50));
+        lane.mark(mark(86_400_100));
+        let budget = Budget { from_ms: 86_400_100, to_ms: 86_402_100, time_ms: 30_000 };
+        let lanes = vec![lane.finish(86_402_100)];
+        let life =
+            Chart { begin_ms: 100, end_ms: 86_402_100, lanes, budgets: vec![budget], ..Chart::default() };
+        let window = life.clone().window(86_398_100, u64::MAX);
+        assert_eq!((window.begin_ms, window.end_ms, window.length_ms()), (86_398_100, 86_402_100, 4000));
+        assert_eq!(window.ticks(8), [86_398_000, 86_399_000, 86_400_000, 86_401_000, 86_402_000]);
+        assert_eq!(window.at(86_400_000), 86_400_100);
+        let stopping = Span { from_ms: 86_400_100, to_ms: 86_402_100, phase: Phase::Stopping };
+        let running = Span { from_ms: 86_398_100, to_ms: 86_400_100, phase: Phase::Running };
+        assert_eq!(window.lanes[0].spans, [running, stopping]);
+        assert_eq!((window.lanes[0].marks.len(), window.budgets.len()), (1, 1));
+        let early = life.window(0, 1100);
+        assert_eq!((early.begin_ms, early.end_ms, early.budgets.len()), (100, 1100, 0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn page(timeline: &Timeline) -> String {
     let title = escaped(&format!("Pod {}", timeline.title));
     let mut rows = String::new();
     for row in &timeline.rows {
-        let after = duration(row.at_ms.saturating_sub(timeline.chart.begin_ms));
+        let after = duration(timeline.since_begin(row.at_ms));
         // Writing to a string cannot fail.
         let _ = writeln!(
             rows,
@@ -33,7 +33,8 @@ pub fn page(timeline: &Timeline) -> String {
          th {{ border-bottom: 1px solid #d0d7de }}\n\
          td:nth-child(-n+2) {{ color: #57606a; white-space: nowrap }}\n\
          svg {{ max-width: 100%; height: auto }}\n</style>\n</head>\n<body>\n{}{lost}<table>\n\
-         <tr><th>UTC</th><th>after</th><th>container</th><th>what happened</th></tr>\n{rows}</table>\n</body>\n</html>\n",
+         <caption>What happened to the pod</caption>\n<tr><th scope=\"col\">UTC</th><th scope=\"col\">after</th>\
+         <th scope=\"col\">container</th><th scope=\"col\">what happened</th></tr>\n{rows}</table>\n</body>\n</html>\n",
         draw(timeline)
     )
 }

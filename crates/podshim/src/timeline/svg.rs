@@ -3,12 +3,16 @@
 use std::fmt::Write;
 
 use super::Timeline;
-use super::chart::{Chart, Lane, Mark, MarkKind, Phase};
+use super::chart::{Budget, Chart, Lane, Mark, MarkKind, Phase};
 use crate::events::{date, duration, time_of_day};
 
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 150.0;
+/// The width of the bars, and the least one of what is left of them.
+const BARS: f64 = 790.0;
+const LEAST_LEFT: f64 = 150.0;
+const MARGIN: f64 = 16.0;
 const RIGHT: f64 = 20.0;
+/// The width of a letter of a name, at most: names are lower case, and most letters are narrower.
+const LETTER: f64 = 8.0;
 const TOP: f64 = 70.0;
 const LANE: f64 = 34.0;
 const BAR: f64 = 16.0;
@@ -17,14 +21,16 @@ const BAR: f64 = 16.0;
 pub fn draw(timeline: &Timeline) -> String {
     let chart = &timeline.chart;
     let lanes = f64::from(u32::try_from(chart.lanes.len()).unwrap_or_default());
+    let width = left(chart) + BARS + RIGHT;
     let bottom = TOP + lanes * LANE + 8.0;
     let height = bottom + 74.0;
     let begin = i64::try_from(chart.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
     let mut body = String::new();
-    text(&mut body, (16.0, 26.0), "title", &format!("Pod {}", timeline.title));
+    let title = format!("Pod {}", timeline.title);
+    text(&mut body, (MARGIN, 26.0), "title", &title);
     let since = format!("{} from {} {} UTC on", duration(chart.length_ms()), date(begin), time_of_day(begin));
-    text(&mut body, (16.0, 44.0), "small", &since);
-    budget(&mut body, chart, bottom);
+    text(&mut body, (MARGIN, 44.0), "small", &since);
+    chart.budgets.iter().for_each(|budget| draw_budget(&mut body, chart, *budget, bottom));
     axis(&mut body, chart, bottom);
     for (number, lane) in chart.lanes.iter().enumerate() {
         let y = TOP + f64::from(u32::try_from(number).unwrap_or_default()) * LANE;
@@ -36,22 +42,49 @@ pub fn draw(timeline: &Timeline) -> String {
     }
     legend(&mut body, chart, bottom + 34.0);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<style>text {{ font: 12px sans-serif; fill: #24292f }} \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"podshim-title podshim-desc\">\n\
+         <title id=\"podshim-title\">{}</title>\n<desc id=\"podshim-desc\">{}</desc>\n<style>text {{ font: 12px sans-serif; fill: #24292f }} \
          .title {{ font-weight: bold; font-size: 15px }} .small {{ font-size: 11px; fill: #57606a }}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n",
+        escaped(&title),
+        escaped(&description(chart, &since))
     )
+}
+
+/// What is left of the bars: all names have room.
+fn left(chart: &Chart) -> f64 {
+    let letters = chart.lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or_default();
+    (MARGIN * 2.0 + f64::from(u32::try_from(letters).unwrap_or(u32::MAX)) * LETTER).max(LEAST_LEFT)
+}
+
+/// The picture in words, for a reader that cannot see it: each container with its phases.
+fn description(chart: &Chart, since: &str) -> String {
+    let lane = |lane: &Lane| {
+        let phases = lane.spans.iter().map(|span| {
+            format!("{} {}", span.phase.words(), duration(span.to_ms.saturating_sub(span.from_ms)))
+        });
+        let mut ends = lane.marks.iter().filter(|mark| mark.kind.is_end()).map(|mark| mark.text.clone());
+        let all: Vec<_> = phases.chain(ends.next_back()).collect();
+        let role = if lane.role.is_empty() { String::new() } else { format!(" ({})", lane.role) };
+        format!(
+            " {}{role}: {}.",
+            lane.name,
+            if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+        )
+    };
+    format!("{since}.{}", chart.lanes.iter().map(lane).collect::<String>())
 }
 
 fn x_of(chart: &Chart, at_ms: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a picture has a thousand columns")]
     let share = at_ms.saturating_sub(chart.begin_ms) as f64 / chart.length_ms() as f64;
-    LEFT + share.min(1.0) * (WIDTH - LEFT - RIGHT)
+    left(chart) + share.min(1.0) * BARS
 }
 
 fn draw_lane(body: &mut String, chart: &Chart, lane: &Lane, y: f64) {
-    text(body, (16.0, y + BAR - 3.0), "", &lane.name);
-    text(body, (16.0, y + BAR + 9.0), "small", &lane.role);
+    text(body, (MARGIN, y + BAR - 3.0), "", &lane.name);
+    text(body, (MARGIN, y + BAR + 9.0), "small", &lane.role);
     for span in &lane.spans {
         let (from, to) = (x_of(chart, span.from_ms), x_of(chart, span.to_ms));
         let length = duration(span.to_ms.saturating_sub(span.from_ms));
@@ -85,10 +118,9 @@ fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
     );
 }
 
-fn budget(body: &mut String, chart: &Chart, bottom: f64) {
-    let Some((from, until)) = chart.budget else { return };
-    let (x, end) = (x_of(chart, from), x_of(chart, until.min(chart.end_ms)));
-    let title = format!("the stop's budget: {}", duration(until - from));
+fn draw_budget(body: &mut String, chart: &Chart, budget: Budget, bottom: f64) {
+    let (x, end) = (x_of(chart, budget.from_ms), x_of(chart, budget.to_ms));
+    let title = format!("the stop's budget: {}", duration(budget.time_ms));
     let _ = writeln!(
         body,
         "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#8250df\" fill-opacity=\"0.08\">\
@@ -102,14 +134,14 @@ fn budget(body: &mut String, chart: &Chart, bottom: f64) {
 
 fn axis(body: &mut String, chart: &Chart, bottom: f64) {
     for tick in chart.ticks(10) {
-        let x = x_of(chart, chart.begin_ms + tick);
+        let x = x_of(chart, chart.at(tick));
         line(body, (x, TOP - 4.0), (x, bottom), "#d0d7de", "");
         text(body, (x, bottom + 13.0), "small", &duration(tick));
     }
 }
 
 fn legend(body: &mut String, chart: &Chart, y: f64) {
-    let mut x = 16.0;
+    let mut x = MARGIN;
     for phase in chart.phases() {
         rectangle(body, (x, y - 11.0), 14.0, phase, "");
         text(body, (x + 19.0, y + 1.0), "", phase.words());
@@ -183,6 +215,30 @@ mod tests {
         );
         assert_eq!(picture.matches("<svg").count(), 1);
         assert_eq!(picture.matches("<rect").count(), picture.matches("</rect>").count() + 1);
+    }
+
+    /// N9: no bar is drawn over a name of 63 letters, and who cannot see the picture hears what it shows.
+    #[test]
+    fn found_n9_names_have_room_and_the_picture_has_words() {
+        let mut life = life();
+        life.chart.lanes[0].name = "n".repeat(63);
+        let picture = draw(&life);
+        let bars = picture.lines().filter_map(|line| {
+            let mut values = line.strip_prefix("<rect x=\"")?.split('"').step_by(2);
+            let (x, y) = (values.next()?.parse::<f64>().ok()?, values.next()?.parse::<f64>().ok()?);
+            let is_legend = y > TOP + 2.0 * LANE;
+            (!is_legend).then_some(x)
+        });
+        let least = bars.fold(f64::MAX, f64::min);
+        assert!(least >= MARGIN + 63.0 * LETTER, "{least}");
+        let width: f64 =
+            picture.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+        assert!(width >= least + BARS, "{width}");
+        assert!(picture.contains("aria-labelledby=\"podshim-title podshim-desc\""), "{picture}");
+        assert!(picture.contains("<title id=\"podshim-title\">Pod prod/web</title>"), "{picture}");
+        let words = picture.split("<desc id=\"podshim-desc\">").nth(1).unwrap().split('<').next().unwrap();
+        assert!(words.contains(" app (main): created 100ms, held 1.8s,"), "{words}");
+        assert!(words.contains(", stopping 1s, exited with 0."), "{words}");
     }
 
     /// A container's name or a probe's message must not become markup.

@@ -91,7 +91,57 @@ fn a_sidecar_is_drawn_with_its_restart_its_gate_and_its_stop() {
             span(6000, 7000, Phase::Stopping),
         ]
     );
-    assert_eq!((life.chart.begin_ms, life.chart.end_ms, life.chart.budget), (100, 7000, Some((5000, 15000))));
+    let budget = chart::Budget { from_ms: 5000, to_ms: 7000, time_ms: 10_000 };
+    assert_eq!((life.chart.begin_ms, life.chart.end_ms), (100, 7000));
+    assert_eq!(life.chart.budgets, [budget], "the stop ended early");
+}
+
+/// N9, R14: after a restart of the pod a gate is closed again, until it opens.
+#[test]
+fn r14_found_n9_a_gate_is_closed_again_after_a_restart_of_the_pod() {
+    let mut events = events();
+    for event in &mut events {
+        if event.kind == Kind::STOP_BEGAN {
+            event.reason = Some(StopReason::RESTART);
+        }
+    }
+    let again = |at: u64, kind: Kind| {
+        let monotonic_ms = at;
+        EventReport::of(Event {
+            kind: kind.into(),
+            name: "proxy".to_owned(),
+            monotonic_ms,
+            ..Default::default()
+        })
+    };
+    events.extend([again(7100, Kind::RUNNING), again(9000, Kind::GATE_OPENED), again(9900, Kind::EXITED)]);
+    let life = Timeline::of(&pod(), events, 0, 1_060_000);
+    let last: Vec<_> = life.chart.lanes[0].spans.iter().rev().take(2).copied().collect();
+    assert_eq!(last, [span(9000, 9900, Phase::Running), span(7100, 9000, Phase::GateClosed)]);
+}
+
+/// N9: the stop's budget is drawn as long as the stop was, in a pod that goes on, and in one whose sandbox ended later.
+#[test]
+fn found_n9_a_budget_is_as_long_as_its_stop() {
+    let pod_event = |at: u64, kind: Kind, reason: StopReason| {
+        EventReport::of(Event {
+            kind: kind.into(),
+            monotonic_ms: at,
+            stop_reason: reason.into(),
+            ..Default::default()
+        })
+    };
+    let band = chart::Budget { from_ms: 5000, to_ms: 7000, time_ms: 10_000 };
+    let mut goes_on = events();
+    let mut running = pod_event(8000, Kind::RUNNING, StopReason::NOT_STOPPING);
+    running.container = Some("app".to_owned());
+    goes_on.push(running);
+    assert_eq!(Timeline::of(&pod(), goes_on, 0, 1_060_000).chart.budgets, [band]);
+    let mut past = events();
+    let end = past.pop().expect("the stop's end");
+    past.push(pod_event(6900, Kind::STOP_BEGAN, StopReason::SANDBOX_ENDED));
+    past.push(end);
+    assert_eq!(Timeline::of(&pod(), past, 0, 1_060_000).chart.budgets, [band], "the sandbox ends last");
 }
 
 /// A main has no gate: it is not drawn as if its gate were closed.

@@ -55,7 +55,7 @@ pub fn legend(chart: &Chart, paint: ColorMode) -> String {
 fn axis(chart: &Chart, bar: usize) -> String {
     let mut line = String::new();
     for tick in chart.ticks(u64::try_from(bar / 12).unwrap_or(1)) {
-        let column = column_of(chart, chart.begin_ms + tick, bar);
+        let column = column_of(chart, chart.at(tick), bar);
         let written = line.chars().count();
         if written <= column {
             line += &" ".repeat(column - written);
@@ -119,7 +119,7 @@ fn sign_of_mark(kind: MarkKind, paint: ColorMode) -> String {
 fn events(timeline: &Timeline, paint: ColorMode) -> String {
     let mut table = Table::new(&["AFTER", "CONTAINER", "WHAT HAPPENED"]);
     for row in &timeline.rows {
-        let after = duration(row.at_ms.saturating_sub(timeline.chart.begin_ms));
+        let after = duration(timeline.since_begin(row.at_ms));
         table.row(vec![(after, Some(Colour::Dim)), (row.who.clone(), None), (row.sentence.clone(), None)]);
     }
     // No width: the sentences must not be cut.

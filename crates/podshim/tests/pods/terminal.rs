@@ -99,3 +99,30 @@ fn colours_are_for_terminals_unless_they_are_refused() {
     let (_, piped, _) = node.podshim(&["inspect", "web"]);
     assert!(!piped.contains('\x1b'));
 }
+
+/// N10: what tells pods apart, time and name, is whole on a terminal of 80 columns.
+#[test]
+fn found_n10_a_history_has_whole_times_and_names_at_80_columns() {
+    let history = |columns: Option<&str>| {
+        let mut history = Command::new(env!("CARGO_BIN_EXE_podshim"));
+        history.args(["history", "--history-dir", "tests/golden/history/records", "cart"]);
+        history.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COLUMNS");
+        columns.map(|columns| history.env("COLUMNS", columns));
+        #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let shown = history.output().unwrap().stdout;
+        String::from_utf8(shown).unwrap()
+    };
+    let shown = history(Some("80"));
+    let (pods, _) = shown.split_once("cannot read").unwrap();
+    assert_eq!(
+        pods,
+        "\
+ENDED (UTC)          POD               LIVED  RESULT   WHY
+2026-11-21 02:30:00  shop/cart-1       60s    stopped  caller
+                     restarts 1; proxy 143 (shown as 0), app 0
+2026-11-21 02:30:05  shop/cart-import  65s    failed   -
+                     restarts 0; import 3
+"
+    );
+    assert_eq!(history(None).lines().count(), 4, "in a pipe one line each");
+}
