@@ -157,13 +157,13 @@ fn kill_member(
         };
     let between_runs = matches!(container.phase(), Phase::BackingOff { .. } | Phase::Recreating { .. });
     // A caller kills a container that could not be started in order to delete it: that is no stop.
-    if let (Some(index), None, false) = (container.member(), container.start_error(), undone) {
-        if pod.member_mut(index).ask(ask) == FirstAsk::Yes {
-            let until = pod.now() + pod.lone_stop_window();
-            pod.callers_stop.ask(index, until);
-            if ask == Ask::Signal {
-                count_grace_with_caller(pod, id, index);
-            }
+    if let (Some(index), None, false) = (container.member(), container.start_error(), undone)
+        && pod.member_mut(index).ask(ask) == FirstAsk::Yes
+    {
+        let until = pod.now() + pod.lone_stop_window();
+        pod.callers_stop.ask(index, until);
+        if ask == Ask::Signal {
+            count_grace_with_caller(pod, id, index);
         }
     }
     // R2, R5: after an earlier stop this one may show that the caller stops the pod.
