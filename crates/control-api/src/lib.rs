@@ -19,6 +19,14 @@ mod words;
 /// The version that messages of this release carry.
 pub const VERSION: u32 = 1;
 
+/// This build for people: the version, and the commit if the build names one (hack/build). It decides nothing.
+pub fn release() -> String {
+    match option_env!("PODSHIM_REVISION") {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
 #[allow(
     missing_docs,
     clippy::all,

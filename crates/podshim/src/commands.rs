@@ -1,6 +1,7 @@
 //! The commands, one in each file: arguments, help text and entry point. This is the one table that the parser, `-h`, the
 //! man pages and the completions are made from.
 
+pub mod bypass;
 pub mod check;
 pub mod doctor;
 pub mod drain;
@@ -29,12 +30,9 @@ use crate::outcome::{CommandError, Outcome};
 use crate::reference::files;
 use crate::terminal::ColourChoice;
 
-/// The version of this build, and its commit if it is of a release (hack/release).
+/// The version of this build, and its commit if the build names one.
 fn version() -> &'static str {
-    static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("PODSHIM_REVISION") {
-        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
-        None => env!("CARGO_PKG_VERSION").to_owned(),
-    });
+    static VERSION: LazyLock<String> = LazyLock::new(control_api::release);
     &VERSION
 }
 
@@ -56,6 +54,8 @@ pub struct Arguments {
 /// All commands, in the order of the help. Their doc comments are their summaries.
 #[derive(Subcommand)]
 pub enum Command {
+    /// let containerd's own shim run new pods, and back
+    Bypass(bypass::Arguments),
     /// find what is wrong in manifests and configuration
     Check(check::Arguments),
     /// check whether this node is ready for pods with a plan
@@ -114,6 +114,7 @@ impl Command {
     /// What keeps it from its work.
     pub fn run(&self) -> Result<Outcome, CommandError> {
         match self {
+            Self::Bypass(arguments) => bypass::run(arguments),
             Self::Check(arguments) => check::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Drain(arguments) => drain::run(arguments),

@@ -4,6 +4,7 @@
 //! no process, but for the drain's unit, which [`host`] starts: the node's administrator does that, and the command prints the
 //! next steps; only [`stay`] and [`give_back`] may restart containerd, and only when that was allowed.
 
+pub mod bypass;
 pub mod containerd;
 pub mod cri;
 pub mod diff;
@@ -90,6 +91,12 @@ pub enum InstallError {
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A person has taken podshim out of effect.
+    #[error("{}: podshim is bypassed on this node: `podshim bypass --undo` ends that; nothing was changed", .0.display())]
+    Bypassed(PathBuf),
+    /// Nothing to bypass.
+    #[error("{}: no runtime of podshim as `podshim install` writes it; nothing was changed", .0.display())]
+    NoRuntime(PathBuf),
 }
 
 impl InstallError {
@@ -397,6 +404,57 @@ pub fn without_runtime(layout: &Layout) -> Result<Vec<FileChange>, InstallError>
     }
     changes.retain(|change| !change.is_nothing());
     Ok(changes)
+}
+
+/// The changes that put containerd's own shim in the place of podshim; none if it is there already.
+///
+/// # Errors
+/// A file cannot be read, or there is no runtime of podshim that a program can change.
+pub fn bypass(layout: &Layout) -> Result<Vec<FileChange>, InstallError> {
+    let texts = configurations(layout)?;
+    let options =
+        texts.iter().map(|(_, text)| bypass::options_of_runc(text)).find(|options| !options.is_empty());
+    let options = options.unwrap_or_default();
+    let mut changes = Vec::new();
+    for (file, text) in &texts {
+        if let Some(new) = bypass::bypassed(text, &options) {
+            let is_whole = containerd::version(&new).is_ok() || containerd::version(text).is_err();
+            if !is_whole || !containerd::names(&new).is_empty() {
+                return Err(InstallError::NoRuntime(file.clone()));
+            }
+            changes.push(layout.change(file.clone(), Content::Text(new))?);
+        }
+    }
+    let is_there = texts.iter().any(|(_, text)| bypass::is_bypassed(text));
+    if changes.is_empty() && !is_there {
+        return Err(InstallError::NoRuntime(layout.found.place.file().to_owned()));
+    }
+    Ok(changes)
+}
+
+/// The changes that put podshim back.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn without_bypass(layout: &Layout) -> Result<Vec<FileChange>, InstallError> {
+    let mut changes = Vec::new();
+    for (file, text) in configurations(layout)? {
+        if let Some(new) = bypass::restored(&text) {
+            changes.push(layout.change(file, Content::Text(new))?);
+        }
+    }
+    Ok(changes)
+}
+
+/// An installation would undo what a person has done in an emergency.
+///
+/// # Errors
+/// [`InstallError::Bypassed`], or a file cannot be read.
+pub fn refuse_bypassed(layout: &Layout) -> Result<(), InstallError> {
+    match configurations(layout)?.into_iter().find(|(_, text)| bypass::is_bypassed(text)) {
+        Some((file, _)) => Err(InstallError::Bypassed(file)),
+        None => Ok(()),
+    }
 }
 
 /// The changes that uninstalling makes.

@@ -146,6 +146,17 @@ fn found_n20_the_readmes_layout_is_the_repositorys() {
     assert_eq!(listed, found);
 }
 
+/// containerd names the pid of a container's first process for ever (R6): where a person looks for a pid, the page says so.
+#[test]
+fn r6_found_n11_the_pages_say_which_pid_is_the_present_one() {
+    for page in ["docs/debugging.md", "docs/troubleshooting.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("a page");
+        let paragraphs = text.split("\n\n").filter(|paragraph| paragraph.contains("crictl inspect"));
+        assert!(paragraphs.filter(|it| it.contains("info.pid")).count() > 0, "{page}");
+        assert!(text.contains("podshim inspect POD") && text.contains("ctr -n k8s.io tasks ls"), "{page}");
+    }
+}
+
 /// Every page of the documentation.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
@@ -256,7 +267,7 @@ struct Question {
 }
 
 #[rustfmt::skip]
-const QUESTIONS: [Question; 12] = [
+const QUESTIONS: [Question; 18] = [
     Question { asked: "How do I hold my app until its proxy is ready?",
         readme: "This holds an app until its proxy takes connections", second: None },
     Question { asked: "Why is it Running and prints nothing?",
@@ -281,11 +292,23 @@ const QUESTIONS: [Question; 12] = [
         readme: "what a node can forbid", second: Some(("docs/annotations.md", "To lock a node down")) },
     Question { asked: "What happens if the shim crashes?",
         readme: "If the shim is killed or crashes", second: None },
+    Question { asked: "It is night, and podshim may be why pods do not start. What now?",
+        readme: "go back to containerd's own shim at night", second: Some(("docs/upgrades.md", "    sudo podshim bypass --yes")) },
+    Question { asked: "Will my annotations mean the same in the next version?",
+        readme: "know what a version promises", second: Some(("docs/upgrades.md", "| annotations: keys, values, defaults")) },
+    Question { asked: "Does HPA work, and VPA?",
+        readme: "know about HPA, VPA, gVisor", second: Some(("docs/questions.md", "**VPA.**")) },
+    Question { asked: "Our pods need GPUs by CDI.",
+        readme: "know about HPA, VPA, gVisor, GPUs", second: Some(("docs/questions.md", "## Devices, GPUs, CDI, NRI")) },
+    Question { asked: "What will Falco say?",
+        readme: "GPUs, Falco, Windows", second: Some(("docs/questions.md", "\"fileless execution\"")) },
+    Question { asked: "containerd 2.4 is out. May I?",
+        readme: "a new containerd", second: Some(("docs/questions.md", "## A new release of containerd is out")) },
 ];
 
 /// Each question is answered in two steps: the README names the page or the command, and the answer stands there.
 #[test]
-fn the_twelve_questions_are_answered_in_two_steps() {
+fn found_n21_the_questions_are_answered_in_two_steps() {
     let read = |name: &str| fs::read_to_string(root().join(name)).expect("a page");
     let readme = read("README.md");
     let plan = podshim(&["plan"], &examples(&readme)[0].1);

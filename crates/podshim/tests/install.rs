@@ -465,3 +465,69 @@ fn found_n16_the_unit_of_the_metrics_comes_and_goes_with_podshim() {
     assert!(fs::symlink_metadata(&link).is_err(), "no link to a unit that is gone");
     assert_eq!(node.files(), before);
 }
+
+/// The handler's runtime in the files of a node, as containerd reads them together.
+fn handler(node: &Node) -> toml_edit::DocumentMut {
+    let drop_in = node.root.path().join("etc/containerd/conf.d/podshim.toml");
+    let text = fs::read_to_string(&drop_in).or_else(|_| fs::read_to_string(node.config())).expect("a file");
+    text.parse().unwrap_or_else(|error| panic!("{error}:\n{text}"))
+}
+
+/// A quick way back at night: with each configuration that a node may have, new pods run on containerd's own shim with the options of
+/// the node's runc, and --undo puts every byte back.
+#[test]
+fn found_n14_a_node_is_bypassed_and_back_byte_for_byte() {
+    let mut with_driver = 0;
+    for entry in fs::read_dir(fixtures()).expect("fixtures") {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+        if name == "k3s.toml" {
+            continue;
+        }
+        let text = fixture(&name);
+        let node = Node::with_config(&text);
+        let original = node.files();
+        succeeds(&node.install(&["--containerd", "1.7"]));
+        let installed = node.files();
+        let shown = succeeds(&node.run("bypass", &["--yes"]));
+        assert!(
+            shown.contains("Next: systemctl restart containerd") && shown.contains("podshim bypass --undo"),
+            "{shown}"
+        );
+        let document = handler(&node);
+        let version = document["version"].as_integer().expect("a version");
+        let plugin = if version == 3 { "io.containerd.cri.v1.runtime" } else { "io.containerd.grpc.v1.cri" };
+        let runtime = &document["plugins"][plugin]["containerd"]["runtimes"]["podshim"];
+        assert_eq!(runtime["runtime_type"].as_str(), Some("io.containerd.runc.v2"), "{name}");
+        assert!(runtime.get("runtime_path").is_none() && runtime.get("sandboxer").is_none(), "{name}");
+        if text.contains("SystemdCgroup = true") {
+            assert_eq!(
+                runtime["options"]["SystemdCgroup"].as_bool(),
+                Some(true),
+                "{name}: the driver of the node's runc"
+            );
+            with_driver += 1;
+        }
+        // Each command knows of it; none undoes it by itself.
+        assert!(succeeds(&node.run("bypass", &["--yes"])).contains("bypassed already"), "{name}");
+        let refused = printed(&node.install(&["--containerd", "1.7"]));
+        assert!(
+            refused.contains("podshim is bypassed on this node: `podshim bypass --undo`"),
+            "{name}: {refused}"
+        );
+        let doctor = printed(&node.run("doctor", &[]));
+        assert!(
+            doctor.contains("podshim is bypassed") && doctor.contains("fix: podshim bypass --undo"),
+            "{name}: {doctor}"
+        );
+        succeeds(&node.run("bypass", &["--undo", "--yes"]));
+        assert_eq!(node.files(), installed, "{name}");
+        assert!(succeeds(&node.run("bypass", &["--undo", "--yes"])).contains("not bypassed"), "{name}");
+        // A node that is given up in that state is as before podshim, too.
+        succeeds(&node.run("bypass", &["--yes"]));
+        succeeds(&node.run("uninstall", &["--yes"]));
+        assert_eq!(node.files(), original, "{name}");
+    }
+    assert!(with_driver > 0, "no fixture has the driver of systemd");
+    let refused = printed(&Node::with_config(&fixture("gke.toml")).run("bypass", &["--yes"]));
+    assert!(refused.contains("no runtime of podshim"), "{refused}");
+}

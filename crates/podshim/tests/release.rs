@@ -263,6 +263,37 @@ mkdir -p "$built" && touch "$built/containerd-shim-podshim-v2" "$built/podshim"
     assert_eq!(flags, format!("-C\ndebuginfo=1\n{outliner}\n{short}"));
 }
 
+/// Each build of a work tree names its commit, not only a release: with a + where something was changed.
+#[test]
+fn found_n15_each_build_names_its_commit() {
+    let repository = Repository::new();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = fs::read_to_string(own.join("hack/build")).expect("the script");
+    repository
+        .write("work/Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\nrust-version = \"1.91\"\n\n");
+    repository.script("work/hack/build", &script);
+    let git = "git -c user.name=a -c user.email=a@example";
+    repository.runs(&format!("{git} add . && {git} commit --quiet --message=two"), &[]);
+    repository
+        .script("tools/rustc", "#!/bin/sh\ncase $* in --version) echo rustc 1.91.0 ;; *) echo / ;; esac\n");
+    let cargo = r#"#!/bin/sh
+echo "$PODSHIM_REVISION" >~/revision
+built=target/$(uname -m)-unknown-linux-musl/release
+mkdir -p "$built" && touch "$built/containerd-shim-podshim-v2" "$built/podshim"
+"#;
+    repository.script("tools/cargo", cargo);
+    let revision = |environment: &[(&str, &str)]| {
+        repository.runs("hack/build", environment);
+        fs::read_to_string(repository.at("revision")).expect("cargo ran").trim().to_owned()
+    };
+    repository.runs("git rev-parse --short=12 HEAD >~/head", &[]);
+    let head = fs::read_to_string(repository.at("head")).expect("a commit").trim().to_owned();
+    assert_eq!(revision(&[]), head);
+    assert_eq!(revision(&[("PODSHIM_REVISION", "of-a-release")]), "of-a-release");
+    repository.write("work/source", "changed\n");
+    assert_eq!(revision(&[]), format!("{head}+"));
+}
+
 /// Tests call `hack/ctr` thousands of times, so it finds its files without a program; and however it is called.
 #[test]
 fn ctr_finds_its_files_wherever_it_is_called_from() {

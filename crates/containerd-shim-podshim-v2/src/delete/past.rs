@@ -60,7 +60,7 @@ impl DeadPod {
         };
         let pod = InspectResponse {
             version: VERSION,
-            release: env!("CARGO_PKG_VERSION").to_owned(),
+            release: control_api::release(),
             id: entry.id,
             namespace: entry.namespace,
             pod_name: entry.pod_name,

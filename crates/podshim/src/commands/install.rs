@@ -51,9 +51,9 @@ With --host-root it also refuses if containerd does not answer: pods may run the
 While podshim is containerd's default runtime it refuses too: no pod of the node could start after that.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.";
-/// Arguments of both commands.
+/// Arguments of each command that changes containerd's configuration.
 #[derive(Args)]
-struct CommonArguments {
+pub(super) struct ChangeArguments {
     /// Show the changes, make none
     #[arg(long)]
     dry_run: bool,
@@ -64,9 +64,6 @@ struct CommonArguments {
     /// one on the node, else /etc/containerd/config.toml
     #[arg(long, value_name = "FILE", value_parser = absolute_path)]
     config: Option<PathBuf>,
-    /// Where the programs belong; without it /usr/bin if this program is there, else /usr/local/bin
-    #[arg(long, value_name = "DIR", value_parser = absolute_path, value_hint = ValueHint::DirPath)]
-    bin_dir: Option<PathBuf>,
     /// A file system mounted there instead, for a machine that does not run; paths in files are without it
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute_path)]
     root: PathBuf,
@@ -74,6 +71,16 @@ struct CommonArguments {
     #[arg(long, value_name = "DIR", value_parser = directory, conflicts_with = "root")]
     #[arg(value_hint = ValueHint::DirPath)]
     host_root: Option<PathBuf>,
+}
+
+/// Arguments of `install` and `uninstall`.
+#[derive(Args)]
+struct CommonArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Where the programs belong; without it /usr/bin if this program is there, else /usr/local/bin
+    #[arg(long, value_name = "DIR", value_parser = absolute_path, value_hint = ValueHint::DirPath)]
+    bin_dir: Option<PathBuf>,
 }
 
 /// Arguments of `podshim install`.
@@ -149,7 +156,7 @@ pub struct OnHostArguments {
 
 /// What became of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+pub(super) enum Made {
     /// There were none.
     Nothing,
     /// They are made.
@@ -161,7 +168,11 @@ enum Made {
 }
 
 impl Made {
-    fn outcome(self) -> Outcome {
+    pub(super) fn is_all(self) -> bool {
+        self == Self::All
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
         match self {
             Self::Nothing | Self::All | Self::Shown => Outcome::Success,
             Self::Declined => Outcome::Findings,
@@ -171,14 +182,14 @@ impl Made {
 
 /// Whether to make the changes: ask first, make them without a question, or only show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Confirmation {
+pub(super) enum Confirmation {
     Ask,
     Given,
     ShowOnly,
 }
 
-impl CommonArguments {
-    fn confirmation(&self) -> Confirmation {
+impl ChangeArguments {
+    pub(super) fn confirmation(&self) -> Confirmation {
         match (self.dry_run, self.yes) {
             (true, _) => Confirmation::ShowOnly,
             (false, true) => Confirmation::Given,
@@ -186,15 +197,15 @@ impl CommonArguments {
         }
     }
 
-    fn layout(&self) -> Result<Layout, CommandError> {
+    /// With the programs where install puts them by itself.
+    pub(super) fn layout(&self) -> Result<Layout, CommandError> {
         let root = Root::new(self.host_root.as_ref().unwrap_or(&self.root));
         let found = match &self.config {
             Some(config) => place::of_config(&root, config.clone()),
             None => place::find(&root),
         };
         let found = found.map_err(|error| CommandError::Input(error.to_string()))?;
-        let bin_dir = self.bin_dir.clone().unwrap_or_else(default_bin_dir);
-        Ok(Layout { root, bin_dir, found })
+        Ok(Layout { root, bin_dir: default_bin_dir(), found })
     }
 
     /// Where the node's programs run.
@@ -207,14 +218,23 @@ impl CommonArguments {
     }
 }
 
+impl CommonArguments {
+    fn layout(&self) -> Result<Layout, CommandError> {
+        let layout = self.change.layout()?;
+        let bin_dir = self.bin_dir.clone().unwrap_or_else(|| layout.bin_dir.clone());
+        Ok(Layout { bin_dir, ..layout })
+    }
+}
+
 /// Runs `podshim install`. `reference` are the texts that it installs for shells and man.
 ///
 /// # Errors
 /// What stands in the way.
 pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> Result<Outcome, CommandError> {
     let layout = arguments.common.layout()?;
-    let node = arguments.common.live(&layout.root);
+    let node = arguments.common.change.live(&layout.root);
     let failed = |error: install::InstallError| CommandError::Input(error.to_string());
+    install::refuse_bypassed(&layout).map_err(failed)?;
     let version = if arguments.no_config {
         None
     } else {
@@ -238,7 +258,7 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     let programs = Programs { shim, command };
     let changes =
         install::install(&layout, &programs, reference, version, arguments.sandboxer).map_err(failed)?;
-    let confirmation = arguments.common.confirmation();
+    let confirmation = arguments.common.change.confirmation();
     if layout.found.distribution != Distribution::Containerd {
         let name = layout.found.distribution.name();
         print(&format!("Found {name}: the runtime belongs into {}\n", layout.found.place.file().display()))?;
@@ -333,8 +353,8 @@ pub fn uninstall(
     arguments: &UninstallArguments,
     reference: Vec<ReferenceText>,
 ) -> Result<Outcome, CommandError> {
-    let (layout, confirmation) = (arguments.common.layout()?, arguments.common.confirmation());
-    let node = arguments.common.live(&layout.root);
+    let (layout, confirmation) = (arguments.common.layout()?, arguments.common.change.confirmation());
+    let node = arguments.common.change.live(&layout.root);
     if confirmation != Confirmation::ShowOnly {
         in_use::refuse_default(&layout, node)?;
         if !arguments.force {
@@ -400,7 +420,7 @@ fn next(layout: &Layout, drain: Option<Drain>) -> String {
 }
 
 /// The words for a shell that restart the node's containerd.
-fn then_restart(layout: &Layout) -> String {
+pub(super) fn then_restart(layout: &Layout) -> String {
     match layout.found.distribution.restart() {
         Restart::Units(units) => {
             let units: Vec<_> = units.iter().map(|unit| unit.trim_end_matches(".service")).collect();
@@ -441,7 +461,7 @@ fn refuse_older(release: Release) -> Result<(), CommandError> {
     )))
 }
 
-fn carry_out(
+pub(super) fn carry_out(
     changes: &[FileChange],
     confirmation: Confirmation,
     command: &'static str,

@@ -10,7 +10,7 @@ use super::report::{Report, Status};
 use crate::check::containerd_config;
 use crate::install::containerd::{FileVersion, RuntimePlace, section};
 use crate::install::root::Root;
-use crate::install::{self, containerd as config_text};
+use crate::install::{self, bypass, containerd as config_text};
 use crate::node::Release;
 use crate::source::Source;
 
@@ -53,6 +53,13 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
         Err(error) => report.fail(SUBJECT, error.to_string(), "repair its imports"),
     }
     disabled_plugins(report, &files);
+    if let Some((path, _)) = files.iter().find(|(_, text)| bypass::is_bypassed(text)) {
+        let message = format!(
+            "{}: podshim is bypassed: new pods run on containerd's own shim, without order",
+            path.display()
+        );
+        return report.fail(SUBJECT, message, "podshim bypass --undo, then restart containerd");
+    }
     // containerd 1.x takes a section only from the last file that has it; 2.x merges all of them.
     let with_section: Vec<_> = files
         .iter()

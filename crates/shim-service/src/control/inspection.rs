@@ -24,7 +24,7 @@ pub(crate) fn response(
     let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);
     InspectResponse {
         version: VERSION,
-        release: env!("CARGO_PKG_VERSION").to_owned(),
+        release: control_api::release(),
         started_at_ms: identity.started_at_ms,
         id: identity.id,
         namespace: identity.namespace,
