@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// What pod-lifecycle is built of, from the ground up: folders with the file of their name, or files alone. `pod.rs` is
 /// the roof.
-const CORE: [&str; 13] = [
+const CORE: [&str; 14] = [
     "interface",
     "outbox",
     "container",
     "member",
+    "callers_stop",
     "stop",
     "sandbox",
     "rounds",
