@@ -46,5 +46,19 @@ stage() {
     "$native/podshim" install --root "$2" --bin-dir /usr/bin --no-config --yes >/dev/null || return
     # The node enables the unit, not the package.
     rm -r "${2:?}/etc"
+    # For clusters: what the pages call dist/kubernetes, dist/monitoring, dist/policy.
+    cp -r "$ROOT"/dist/{kubernetes,monitoring,policy} "$2/usr/share/podshim/"
     install -m 755 "$bin/podshim" "$bin/containerd-shim-podshim-v2" "$2/usr/bin/"
+}
+
+# pages DIRECTORY: the pages, with everything that they link to.
+pages() {
+    mkdir -p "$1"
+    cp -r "$ROOT"/{README,CHANGELOG,CONTRIBUTING,SECURITY}.md "$ROOT/LICENSE" "$ROOT/docs" "$1"
+}
+
+# debian_changelog: of this build, for lintian and apt; what is new is in the pages.
+debian_changelog() {
+    printf 'podshim (%s-1) unstable; urgency=medium\n\n  * See /usr/share/doc/podshim/changelog.gz.\n\n -- %s  %s\n' "$(package_version)" \
+        'The podshim authors <podshim@podshim.example>' "$(date -u -R -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}")"
 }

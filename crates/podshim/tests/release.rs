@@ -19,6 +19,10 @@ const REAL: [&str; 9] = [
     "hack/lib/releases.sh",
 ];
 
+/// A file of each directory that is for a cluster.
+const FOR_CLUSTERS: [&str; 3] =
+    ["dist/kubernetes/base/a.yaml", "dist/monitoring/alerts.yaml", "dist/policy/policy.yaml"];
+
 /// The programs of the checkout say what its file `source` says. The command installs as the real one does: directories get
 /// the modes that the umask leaves. It says what the compiler would get of the environment, too.
 const BUILD: &str = r#"#!/usr/bin/env bash
@@ -80,7 +84,11 @@ impl Repository {
         repository.write("work/hack/lib/emulate.sh", "emulated() { shift && \"$@\"; }\n");
         repository.write("work/Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\n\n");
         repository.write("work/source", "the commit's program\n");
-        for name in ["README.md", "CHANGELOG.md", "LICENSE", "docs/page.md"] {
+        for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "docs/page.md"]
+            .into_iter()
+            .chain(FOR_CLUSTERS)
+            .chain(["dist/debian/lintian-overrides", "dist/debian/license"])
+        {
             repository.write(&format!("work/{name}"), "the commit's\n");
         }
         let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"00\"\n";
@@ -171,6 +179,73 @@ fn what_is_packed_is_the_commit() {
         seen += usize::from(text.contains("the commit's program"));
     }
     assert_eq!(seen, 7, "two tarballs, two of each package, one image");
+}
+
+/// The names of the files in an archive, or in the list that stands for a package.
+#[allow(clippy::disallowed_methods, reason = "a test looks into the archive as users do")]
+fn names(file: &Path) -> String {
+    if !file.to_string_lossy().ends_with(".tar.gz") {
+        return fs::read_to_string(file).expect("a list");
+    }
+    let output = Command::new("tar").arg("-tf").arg(file).output().expect("tar");
+    assert!(output.status.success(), "{}", printed(&output));
+    printed(&output)
+}
+
+/// A node that has only a package or the tarball has what a cluster needs too, and every page.
+#[test]
+fn found_n13_each_file_for_a_node_has_the_manifests_and_the_pages() {
+    let repository = Repository::new();
+    let mut seen = 0;
+    for entry in fs::read_dir(repository.release("out", "022", &[], "")).expect("files") {
+        let path = entry.expect("an entry").path();
+        let is_for_a_node =
+            [".tar.gz", ".deb", ".rpm"].iter().any(|end| path.to_string_lossy().ends_with(end));
+        if !is_for_a_node {
+            continue;
+        }
+        let names = names(&path);
+        let manifests = FOR_CLUSTERS.map(|name| name.replace("dist/", "share/podshim/"));
+        let pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/page.md"].map(str::to_owned);
+        for wanted in manifests.iter().chain(&pages) {
+            assert!(names.contains(wanted.as_str()), "{} lacks {wanted}:\n{names}", path.display());
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 6);
+}
+
+/// Each link of the pages leads to a file that is packed with them. In Debian's package the text of the license is elsewhere.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
+fn found_n13_the_packed_pages_link_to_packed_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let call = "source hack/lib/common.sh && source hack/lib/package.sh && pages \"$0\"";
+    let output = Command::new("bash").args(["-euc", call]).arg(directory.path()).current_dir(&own).output();
+    let output = output.expect("bash");
+    assert!(output.status.success(), "{}", printed(&output));
+    let (mut unread, mut links) = (vec![directory.path().to_owned()], 0);
+    while let Some(folder) = unread.pop() {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                unread.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                let text = fs::read_to_string(&path).expect("a page");
+                for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+                    let is_file =
+                        !link.is_empty() && !link.contains("://") && !link.contains(char::is_whitespace);
+                    if is_file {
+                        assert!(path.with_file_name("").join(link).exists(), "{}: no {link}", path.display());
+                        links += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(links > 100, "only {links} links");
+    let deb = fs::read_to_string(own.join("hack/deb")).expect("the script");
+    assert!(deb.contains("rm \"$doc/pages/LICENSE\"\nsed -i 's|](LICENSE)|](../copyright)|'"), "{deb}");
 }
 
 /// What the compiler takes from a caller's environment.
