@@ -112,6 +112,77 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     pod.remove().await
 }
 
+/// N12: when `podshim stop` has returned, `podshim timeline --past` has the pod.
+#[tokio::test]
+async fn found_n12_a_stopped_pod_has_its_record_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    for number in 0..3 {
+        let pod = running(&node, &format!("operator-record-{number}")).await?;
+        let report = json(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
+        ensure!(report["recorded"] == true && report["name"] == format!("e2e/{}", pod.name()), "{report}");
+        let drawn = json(&node, &["timeline", "--past", "--json", pod.sandbox()]).await?;
+        ensure!(drawn["pod"]["id"] == pod.sandbox(), "{drawn}");
+        for name in ["app", "proxy"] {
+            pod.wait_exited(name, SOON).await?;
+        }
+        pod.remove().await?;
+    }
+    Ok(())
+}
+
+/// N1: the beginning of a pod's name ends no pod.
+#[tokio::test]
+async fn found_n1_the_beginning_of_a_name_ends_no_pod() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = running(&node, "operator-name-10").await?;
+    let beginning = pod.name().get(..pod.name().len() - 1).context("its name")?.to_owned();
+    for command in ["stop", "restart"] {
+        let refused = podshim(&node, &[command, &beginning], 1).await?;
+        ensure!(refused.contains("takes its whole name or id (did you mean"), "{refused}");
+    }
+    ensure!(inspect(&node, &pod).await?["state"] == "running", "it lives");
+    pod.remove().await
+}
+
+/// N5, N6, N7, N8: what a restart in place hides, and a main that ignores its stop signal.
+#[tokio::test]
+async fn r6_found_n5_what_a_restart_in_place_hides_is_shown() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-hidden")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy").memory_limit(20 << 20).allocates_mib(64))
+        .container(Program::new("app").ignores_term())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let killed = wait::until("a restarted sidecar", AMPLE, async || {
+        let answer = inspect(&node, &pod).await?;
+        let proxy = container(&answer, "proxy")?.clone();
+        Ok((proxy["restarts_total"].as_u64() >= Some(2)).then_some(proxy))
+    });
+    let proxy = killed.await?;
+    ensure!(proxy["real_exit_code"] == 137 && proxy["shown_exit_code"].is_null(), "{proxy}");
+    ensure!(proxy["out_of_memory"] == true && proxy["oom_kills"].as_u64() >= Some(1), "{proxy}");
+    node.ctr().run(&["-n", "k8s.io", "task", "kill", "-s", "TERM", pod.id("app")?]).await?;
+    let stopping = wait::until("a main that ignores its signal", SOON, async || {
+        let answer = inspect(&node, &pod).await?;
+        let app = container(&answer, "app")?.clone();
+        Ok((app["state"] == "stopping").then_some(app))
+    });
+    let app = stopping.await?;
+    ensure!(app["stop_signal"] == "SIGTERM" && app["stop_cause"] == "caller", "{app}");
+    podshim(&node, &["stop", "--grace", "1s", pod.sandbox()], 0).await?;
+    for name in ["app", "proxy"] {
+        pod.wait_exited(name, SOON).await?;
+    }
+    let sandbox = pod.sandbox().to_owned();
+    pod.remove().await?;
+    let history = podshim(&node, &["history", &sandbox], 0).await?;
+    ensure!(history.contains("OOM killed"), "{history}");
+    Ok(())
+}
+
 /// R14: `podshim restart` stops a pod in order and starts it in order, and returns when it runs; the timeline says why.
 #[tokio::test]
 async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {

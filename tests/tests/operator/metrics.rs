@@ -163,7 +163,11 @@ fn dashboard_rules() -> Result<(Value, Vec<String>)> {
         for target in panel["targets"].as_array().context("no targets")? {
             let name = format!("dashboard:{}", rules.len());
             // Grafana puts in its variables.
-            let query = target["expr"].as_str().context("no query")?.replace("$namespace", "e2e");
+            let query = target["expr"]
+                .as_str()
+                .context("no query")?
+                .replace("$namespace", "e2e")
+                .replace("$instance", ".*");
             rules.push(json!({"record": name, "expr": query}));
             if panel["title"].as_str().is_some_and(|title| SHOWN.contains(&title)) {
                 shown.push(name);
