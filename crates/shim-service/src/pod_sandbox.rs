@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::statfs::{NSFS_MAGIC, statfs};
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::sandbox::{Pins, PinsRequest};
@@ -65,14 +66,15 @@ impl PodSandbox {
         sysctls: &[(String, String)],
     ) -> Result<Self, String> {
         let config = details.config.clone();
-        if let Some(reason) = spec::refusal(&config) {
-            return Err(reason.to_owned());
+        let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
+        let of_node = String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned();
+        if let Some(reason) = spec::refusal(&config, &of_node) {
+            return Err(reason);
         }
         let network = config.network(&details.netns_path)?;
-        let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
         let hostname = match (network.is_some(), config.hostname.as_str()) {
             (true, name) if !name.is_empty() => name.to_owned(),
-            _ => String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned(),
+            _ => of_node,
         };
         // A node may lack the file. A read error fails the sandbox: the pod would never get the file later.
         let read_if_there = |path: &str| if Path::new(path).exists() { read(path) } else { Ok(Vec::new()) };
@@ -195,8 +197,19 @@ impl PodSandbox {
             Status::Paused => "paused",
             Status::Stopped => "stopped",
         };
-        json!({"pid": pid, "processStatus": status, "runtimeSpec": self.spec}).to_string()
+        json!({
+            "pid": pid,
+            "processStatus": status,
+            "netNamespaceClosed": self.network.as_deref().is_some_and(is_closed),
+            "runtimeSpec": self.spec,
+        })
+        .to_string()
     }
+}
+
+/// Whether CRI has removed a network namespace: its path names a namespace no more.
+fn is_closed(network: &Path) -> bool {
+    !statfs(network).is_ok_and(|file_system| file_system.filesystem_type() == NSFS_MAGIC)
 }
 
 /// The node's defaults, where the pod does not set the same. containerd does not tell a shim those of its own configuration.

@@ -110,6 +110,14 @@ pub(crate) struct SpecRewrite<'a> {
     pub(crate) process_1: Option<Pid>,
 }
 
+/// What a container gets in place of a namespace of no process.
+enum Substitute {
+    Joined(PathBuf),
+    /// One of its own.
+    New,
+    OfNode,
+}
+
 impl SpecRewrite<'_> {
     /// Corrects the spec of a container of the pod: namespaces, the pod's files, podshim's annotations.
     ///
@@ -136,29 +144,36 @@ impl SpecRewrite<'_> {
                 continue;
             }
             let kind = namespace["type"].as_str().unwrap_or_default();
-            let substitute = self.namespace(kind)?;
-            // Without an entry the container stays in the node's.
-            if let Some(path) = substitute {
-                namespace["path"] = path.to_string_lossy().into();
-                kept.push(namespace);
+            match self.namespace(kind)? {
+                Substitute::Joined(path) => namespace["path"] = path.to_string_lossy().into(),
+                Substitute::New => namespace["path"] = "".into(),
+                // Without an entry the container stays in the node's.
+                Substitute::OfNode => continue,
             }
+            kept.push(namespace);
         }
         *namespaces = kept;
         Ok(())
     }
 
-    /// `None`: the node's.
-    fn namespace(&self, kind: &str) -> Result<Option<PathBuf>, String> {
+    fn namespace(&self, kind: &str) -> Result<Substitute, String> {
         let namespaces = self.config.namespaces;
+        let joined = |path: Option<PathBuf>| path.map_or(Substitute::OfNode, Substitute::Joined);
         match kind {
-            "network" => Ok(self.network.map(Path::to_owned)),
-            "ipc" => Ok(self.pins.ipc()),
-            "uts" => Ok(self.pins.uts()),
-            "user" if self.pins.user().is_some() => Ok(self.pins.user()),
-            "pid" if namespaces.pid == PidSharing::Node => Ok(None),
-            "pid" if namespaces.pid == PidSharing::Pod => match self.process_1 {
-                Some(pid) => Ok(Some(PathBuf::from(format!("/proc/{pid}/ns/pid")))),
-                None => Err("it joins the pod's pid namespace, whose process 1 has ended".to_owned()),
+            "network" => Ok(joined(self.network.map(Path::to_owned))),
+            "ipc" => Ok(joined(self.pins.ipc())),
+            "uts" => Ok(joined(self.pins.uts())),
+            "user" if self.pins.user().is_some() => Ok(joined(self.pins.user())),
+            "pid" => match (namespaces.pid, self.process_1) {
+                (PidSharing::Node, _) => Ok(Substitute::OfNode),
+                // The pod's would be that of its pause container, in which no other container is but one that says so too.
+                (PidSharing::Container, _) => Ok(Substitute::New),
+                (PidSharing::Pod, Some(pid)) => {
+                    Ok(Substitute::Joined(PathBuf::from(format!("/proc/{pid}/ns/pid"))))
+                }
+                (PidSharing::Pod, None) => {
+                    Err("it joins the pod's pid namespace, whose process 1 has ended".to_owned())
+                }
             },
             _ => Err(format!("it joins the pod's {kind} namespace, and the pod has none")),
         }
@@ -251,15 +266,24 @@ pub(crate) fn needs_process_1(config: &PodConfig) -> bool {
     config.namespaces.pid == PidSharing::Pod
 }
 
-/// Why podshim does not make such a sandbox.
-pub(crate) fn refusal(config: &PodConfig) -> Option<&'static str> {
-    match config.namespaces.user {
-        UserSharing::Pod(_) if config.namespaces.network == Sharing::Node => Some(
-            "a user namespace (hostUsers: false) with the node's network is not possible with sandboxer = \"shim\": use a runtime \
-             with sandboxer = \"podsandbox\" for this pod",
-        ),
-        UserSharing::WithoutRoot => Some("its user namespace has no user or no group 0"),
-        UserSharing::Unknown => Some("its user namespace can only be the pod's or the node's"),
-        UserSharing::Node | UserSharing::Pod(_) => None,
+/// Why podshim does not make such a sandbox, on a node of that name.
+pub(crate) fn refusal(config: &PodConfig, name_of_node: &str) -> Option<String> {
+    let PodConfig { hostname, namespaces, .. } = config;
+    // As runc refuses a hostname without a uts namespace.
+    if namespaces.network == Sharing::Node && !hostname.is_empty() && hostname != name_of_node {
+        return Some(format!(
+            "the pod's hostname is {hostname:?} and it has the node's network, and with that the node's name: leave hostname empty, \
+             or set namespace_options.network to POD"
+        ));
     }
+    let reason = match namespaces.user {
+        UserSharing::Pod(_) if namespaces.network == Sharing::Node => {
+            "a user namespace (hostUsers: false) with the node's network is not possible with sandboxer = \"shim\": use a runtime \
+             with sandboxer = \"podsandbox\" for this pod"
+        }
+        UserSharing::WithoutRoot => "its user namespace has no user or no group 0",
+        UserSharing::Unknown => "its user namespace can only be the pod's or the node's",
+        UserSharing::Node | UserSharing::Pod(_) => return None,
+    };
+    Some(reason.to_owned())
 }

@@ -155,14 +155,18 @@ fn a_user_namespace_needs_a_root_and_is_the_pods_or_the_nodes() {
         (user(3, &both), "the pod's or the node's"),
     ] {
         let config = PodConfig { namespaces: Namespaces { user, ..usual().namespaces }, ..usual() };
-        assert!(super::spec::refusal(&config).is_some_and(|reason| reason.contains(words)), "{user:?}");
+        assert!(
+            super::spec::refusal(&config, "node-1").is_some_and(|reason| reason.contains(words)),
+            "{user:?}"
+        );
     }
     let root = UserSharing::Pod(PodRoot { uid: 70, gid: 80 });
     let own = Namespaces { user: root, ..usual().namespaces };
-    assert_eq!(super::spec::refusal(&PodConfig { namespaces: own, ..usual() }), None);
+    assert_eq!(super::spec::refusal(&PodConfig { namespaces: own, ..usual() }, "node-1"), None);
     let of_node = Namespaces { network: Sharing::Node, ..own };
-    let reason = super::spec::refusal(&PodConfig { namespaces: of_node, ..usual() });
-    assert!(reason.is_some_and(|reason| reason.contains("the node's network")), "{reason:?}");
+    let without_name = PodConfig { hostname: String::new(), namespaces: of_node, ..usual() };
+    let reason = super::spec::refusal(&without_name, "node-1");
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("the node's network")), "{reason:?}");
 }
 
 #[test]
@@ -187,6 +191,35 @@ fn trap_29_the_namespaces_of_no_process_are_replaced() {
     let node = config([number(1, 2), number(2, 2), number(3, 2)].concat());
     let node = corrected(&node, None, of_cri(&["network", "ipc", "uts", "pid"])).unwrap();
     assert_eq!(paths(&node), pairs(&[("mount", "")]));
+}
+
+/// D10: a container with `pid: POD` in a pod with `pid: CONTAINER`, which the OCI runtime puts beside pause, has a namespace of its own.
+#[test]
+fn trap_29_d10_a_container_that_joins_an_unshared_pid_namespace_has_its_own() {
+    let spec = corrected(&usual(), None, of_cri(&["pid"])).unwrap();
+    assert_eq!(paths(&spec), pairs(&[("mount", ""), ("pid", "")]));
+}
+
+/// D10: as runc refuses a hostname without a uts namespace of its own. A kubelet sends none for `hostNetwork`.
+#[test]
+fn d10_a_hostname_beside_the_nodes_network_is_refused() {
+    let of_node = Namespaces { network: Sharing::Node, ..usual().namespaces };
+    let named = |hostname: &str| PodConfig { hostname: hostname.to_owned(), namespaces: of_node, ..usual() };
+    let reason = super::spec::refusal(&named("shop-0"), "node-1").unwrap();
+    assert!(reason.contains("\"shop-0\"") && reason.contains("network"), "{reason}");
+    for name in ["", "node-1"] {
+        assert_eq!(super::spec::refusal(&named(name), "node-1"), None);
+    }
+    assert_eq!(super::spec::refusal(&usual(), "node-1"), None);
+}
+
+/// D10: `netNamespaceClosed` of `crictl inspectp`.
+#[test]
+fn d10_a_network_namespace_is_closed_when_its_path_names_none() {
+    assert!(!is_closed(Path::new(NET)));
+    for path in ["/proc/0/ns/net", "/etc/hostname", "/run/netns/podshim-never-made"] {
+        assert!(is_closed(Path::new(path)), "{path}");
+    }
 }
 
 /// The pods and the containers that containerd 2.3.4 described, as the OCI runtime gets them.
@@ -222,12 +255,9 @@ fn trap_29_what_containerd_writes_for_pid_0_reaches_no_runtime() {
 /// Fail closed: a namespace that the pod has not is no reason to run in the node's.
 #[test]
 fn trap_29_a_namespace_that_the_pod_has_not_is_refused() {
-    for (config, kinds, process_1) in [
-        (usual(), "user", None),
-        (usual(), "pid", None),
-        (usual(), "time", None),
-        (config(Vec::new()), "pid", None),
-    ] {
+    for (config, kinds, process_1) in
+        [(usual(), "user", None), (usual(), "time", None), (config(Vec::new()), "pid", None)]
+    {
         let error = corrected(&config, process_1, of_cri(&[kinds])).unwrap_err();
         assert!(error.contains(kinds), "{error}");
     }

@@ -158,6 +158,7 @@ fn a_pod_without_a_process() {
         assert_eq!(status.state, "SANDBOX_READY");
         let info: Value = serde_json::from_str(&status.info["info"]).unwrap();
         assert_eq!(info["processStatus"], "running");
+        assert_eq!(info["netNamespaceClosed"], false);
         let platform = api.client.platform(context(), &PlatformRequest::new()).await.unwrap().platform;
         assert_eq!(platform.os, "linux");
 
