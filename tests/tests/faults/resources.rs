@@ -52,9 +52,10 @@ async fn without_descriptors_a_shim_says_so_and_ends_its_container() -> Result<(
     // EMFILE, for which each C library has another text.
     ensure_refused(&task, "(os error 24)").await?;
 
-    // A client that connects must wait, and the shim must not spin on its listening socket.
+    // Clients that connect, more than the shim has kept descriptors for, do not make it spin on its listening socket.
     let socket = node.shim_socket(NAMESPACE, task.id())?;
-    let _waiting = UnixStream::connect(&socket)?;
+    let connect = |_| UnixStream::connect(&socket);
+    let _clients = (0..6).map(connect).collect::<Result<Vec<_>, _>>()?;
     let used = ticks(shim)?;
     wait::quiet_time(Duration::from_secs(1)).await;
     let used = ticks(shim)? - used;
@@ -66,6 +67,50 @@ async fn without_descriptors_a_shim_says_so_and_ends_its_container() -> Result<(
     ensure_killable(&task).await?;
     limit(before.trim().parse()?).await?;
     task.remove().await
+}
+
+/// A shim has the name of its group as `-id`; the group's containers come and go.
+fn shim_of_group(node: &Containerd, group: &str) -> Result<libc::pid_t> {
+    let is_it = |pid: &libc::pid_t| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == group.as_bytes())
+    };
+    node.processes()?.into_iter().find(is_it).context("the group has no shim")
+}
+
+/// D9: containerd makes a connection for each container, and the shim has no descriptor for it. The caller gets the reason all the
+/// same, not the end of its own patience; of many at once, those beyond the reserve get an error.
+#[tokio::test]
+async fn d9_without_descriptors_a_new_container_fails_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let group = unique("nofile-group");
+    let first = Task::run_in_group(&node, "nofile", &group, &[], &["sleep", "600"]).await?;
+    let shim = shim_of_group(&node, &group)?;
+    let limit = async |number: &str| shell(&node, &format!("prlimit --pid {shim} --nofile={number}:")).await;
+    let before = shell(&node, &format!("prlimit --pid {shim} --nofile --noheadings --output SOFT")).await?;
+    let open: BTreeSet<u32> = std::fs::read_dir(format!("/proc/{shim}/fd"))?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let lowest = (0..).find(|number| !open.contains(number)).context("no number is free")?;
+    limit(&lowest.to_string()).await?;
+    let annotation = format!("io.containerd.runc.v2.group={group}");
+    let another = async |number: u32| {
+        let task = Task::named(&node, &format!("nofile-{number}"));
+        let options = ["--annotation", &annotation];
+        let attempt = task.attempt(&options, &["sleep", "600"]);
+        let output = tokio::time::timeout(Duration::from_secs(20), attempt).await.context("it hangs")??;
+        ensure!(output.exit_code == Some(1), "{output:?}");
+        node.ctr().run(&["container", "rm", task.id()]).await?;
+        Ok(output.stderr)
+    };
+    for number in 0..3 {
+        let error = another(number).await?;
+        ensure!(error.contains("(os error 24)"), "{error}");
+    }
+    tokio::try_join!(another(10), another(11), another(12), another(13), another(14))?;
+    limit(before.trim()).await?;
+    Task::run_in_group(&node, "nofile-after", &group, &[], &["true"]).await?.remove().await?;
+    first.remove().await
 }
 
 #[tokio::test]
