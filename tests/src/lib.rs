@@ -26,6 +26,7 @@ pub mod direct;
 pub mod durations;
 pub mod events;
 pub mod faulty_runtime;
+pub mod freezer;
 pub mod fuse;
 pub mod instance;
 pub mod inventory;

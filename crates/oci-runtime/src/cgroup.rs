@@ -13,6 +13,7 @@ pub mod oom;
 mod oom_score;
 #[cfg(test)]
 mod tests;
+mod thaw;
 pub mod v1;
 pub mod v2;
 

@@ -25,6 +25,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
     match action {
         Action::Run { op, container, operation } => operations::run(state, op, container, operation),
         Action::Signal { target, signal, reach, cause } => send_signal(state, &target, signal, reach, cause),
+        Action::Thaw { container } => thaw(state, &container),
         Action::Reply { request, result } => state.requests.answer(request, result),
         Action::GiveUpCreate { container } => {
             if let Some(resources) = state.container(&container) {
@@ -82,6 +83,15 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     } else if let Err(error) = process.signal(number) {
         warn!(%target, %error, "cannot send the signal");
     }
+}
+
+/// K17. What has frozen it may do so once more before the process is gone.
+fn thaw(state: &State, id: &ContainerId) {
+    let Some(resources) = state.container(id) else { return };
+    let (Some(process), Some(cgroup)) = (resources.process().cloned(), resources.cgroup().cloned()) else {
+        return;
+    };
+    tokio::task::spawn_local(async move { cgroup.thaw_while(|| process.is_running()).await });
 }
 
 /// N8. In the owner, not in a task: the program must not run with its own value, however briefly.

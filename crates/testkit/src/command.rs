@@ -60,6 +60,8 @@ pub enum Command {
     Pause(ContainerId),
     /// Thaw.
     Resume(ContainerId),
+    /// Another process than podshim freezes it, and no caller's request says so.
+    Freeze(ContainerId),
     /// Checkpoint.
     Checkpoint(ContainerId, AfterCheckpoint),
     /// A program exits by itself, now.
@@ -201,6 +203,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "switch" => Command::Switch(word(0)?.to_owned()),
         "restart" => Command::Restart,
         "pause" => Command::Pause(word(0)?.into()),
+        "freeze" => Command::Freeze(word(0)?.into()),
         "resume" => Command::Resume(word(0)?.into()),
         "checkpoint" => {
             let after = match word(1).ok() {
@@ -295,6 +298,7 @@ impl fmt::Display for Command {
             Self::Switch(name) => write!(f, "switch {name}"),
             Self::Restart => f.write_str("restart"),
             Self::Pause(container) => write!(f, "pause {container}"),
+            Self::Freeze(container) => write!(f, "freeze {container}"),
             Self::Resume(container) => write!(f, "resume {container}"),
             Self::Checkpoint(container, AfterCheckpoint::LeaveRunning) => write!(f, "checkpoint {container}"),
             Self::Checkpoint(container, AfterCheckpoint::End) => write!(f, "checkpoint {container} exit"),

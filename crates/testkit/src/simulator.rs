@@ -197,6 +197,7 @@ impl Simulator {
             Command::Restart => drop(self.request(Request::Restart)?),
             Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),
             Command::Resume(id) => drop(self.request(Request::Resume(id.clone()))?),
+            Command::Freeze(id) => self.world.freeze(id),
             Command::Checkpoint(id, after) => {
                 let _ = self.request(Request::Checkpoint { container: id.clone(), after: *after })?;
             }
@@ -338,6 +339,7 @@ impl Simulator {
                     self.see(&event);
                 }
             }
+            Action::Thaw { ref container } => self.world.thaw(self.now, container),
             Action::Reply { request, .. } => {
                 if let Some(asked) = self.requests.remove(&request) {
                     self.trace.reply(self.now, &asked, &action);

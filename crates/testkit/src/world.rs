@@ -308,6 +308,24 @@ impl World {
         shown
     }
 
+    /// Freezes what runs in a container. The pod is not asked, and does not hear of it.
+    pub(crate) fn freeze(&mut self, container: &ContainerId) {
+        if self.processes.contains_key(&Target::init(container.clone())) {
+            self.frozen.insert(container.clone());
+        }
+    }
+
+    /// Lets what is frozen run again, and act on what it got meanwhile.
+    pub(crate) fn thaw(&mut self, now: PodTime, container: &ContainerId) {
+        self.frozen.remove(container);
+        for target in self.execs_of(container).into_iter().chain([Target::init(container.clone())]) {
+            let pending = self.processes.get_mut(&target).map(|p| std::mem::take(&mut p.pending));
+            for termination in pending.unwrap_or_default() {
+                self.terminate(now, &target, termination);
+            }
+        }
+    }
+
     /// A program exits by itself.
     pub(crate) fn exit(&mut self, now: PodTime, target: &Target, code: u32) {
         self.terminate(now, target, Termination::Exit(code));
@@ -437,13 +455,7 @@ impl World {
                 Outcome::Ok
             }
             Operation::Resume => {
-                self.frozen.remove(container);
-                for target in self.execs_of(container).into_iter().chain([init]) {
-                    let pending = self.processes.get_mut(&target).map(|p| std::mem::take(&mut p.pending));
-                    for termination in pending.unwrap_or_default() {
-                        self.terminate(now, &target, termination);
-                    }
-                }
+                self.thaw(now, container);
                 Outcome::Ok
             }
             Operation::Remove => {

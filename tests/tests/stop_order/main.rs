@@ -9,6 +9,7 @@ mod ctr_pods;
 mod daemons;
 mod drain;
 mod fatal;
+mod frozen;
 mod held;
 mod hooks;
 mod kep_4438;

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use control_api::paths::NODE_FILE;
 use oci_runtime::bundle::Bundle;
+use oci_runtime::cgroup::Cgroup;
 use oci_runtime::cgroup::abandoned::remove_abandoned;
 use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
@@ -23,7 +24,7 @@ use pod_spec::{Node, Plan, Role, kruise};
 use shim_service::cri::{CONTAINER_NAME, ContainerType, container_type};
 use shim_service::node;
 use shim_service::options::{OptionsError, RuntimeOptions};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
 use super::exit::{now, unseen_exit};
@@ -178,6 +179,8 @@ struct Target {
     cgroups_path: Option<String>,
     /// Its init, if it lives and the runtime could name it.
     init: Option<Orphan>,
+    /// The groups of that init.
+    cgroup: Option<Rc<Cgroup>>,
     /// When init ended, once it has.
     ended_at: Rc<OnceCell<SystemTime>>,
 }
@@ -202,8 +205,7 @@ pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant
         for target in &turn {
             target.signal(SignalNumber::KILL);
         }
-        let removals: Vec<_> =
-            turn.into_iter().map(|target| tokio::task::spawn_local(target.remove(deadline))).collect();
+        let removals: Vec<_> = turn.into_iter().map(|target| spawn_local(target.remove(deadline))).collect();
         problems.extend(join(removals).await.into_iter().flatten());
     }
     Ok(problems)
@@ -226,7 +228,7 @@ async fn find_inits(
             let runtime = Rc::new(member.options.runtime(reaper.clone(), namespace, &spec));
             let container = runtime.container(&member.id, member.bundle.clone());
             let cgroups_path = spec.linux.and_then(|linux| linux.cgroups_path);
-            tokio::task::spawn_local(async move {
+            spawn_local(async move {
                 let init = match known {
                     true => timeout_at(deadline.min(Instant::now() + STATE_LIMIT), live_init(&container))
                         .await
@@ -235,7 +237,9 @@ async fn find_inits(
                     false => None,
                 };
                 let ended_at = init.as_ref().map(Orphan::watch).unwrap_or_default();
-                Target { member, container, is_own_sandbox, cgroups_path, init, ended_at }
+                let pid = container.bundle().read_init_pid().ok();
+                let cgroup = init.as_ref().zip(pid).and_then(|(init, pid)| init.cgroup(pid)).map(Rc::new);
+                Target { member, container, is_own_sandbox, cgroups_path, init, cgroup, ended_at }
             })
         })
         .collect();
@@ -279,9 +283,13 @@ async fn ask(targets: &[&Target], deadline: Instant) {
 }
 
 impl Target {
+    /// K17 holds here for every signal: there is no time to wait for a thaw.
     fn signal(&self, signal: SignalNumber) {
-        if let Some(init) = &self.init {
-            init.signal(signal);
+        let Some(init) = &self.init else { return };
+        init.signal(signal);
+        if let Some(cgroup) = self.cgroup.clone() {
+            let ended_at = self.ended_at.clone();
+            spawn_local(async move { cgroup.thaw_while(|| ended_at.get().is_none()).await });
         }
     }
 

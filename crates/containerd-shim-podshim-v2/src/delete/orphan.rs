@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use oci_runtime::Pid;
+use oci_runtime::cgroup::Cgroup;
 use oci_runtime::process::SignalNumber;
 use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
@@ -41,6 +42,15 @@ impl Orphan {
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), signal.as_raw(), no_info, 0)
         };
+    }
+
+    /// The groups that it is in. `None` if it has ended: the pid may be another process's then.
+    pub(super) fn cgroup(&self, pid: Pid) -> Option<Cgroup> {
+        let cgroup = Cgroup::of_pid(pid).ok()?;
+        // SAFETY: as in `signal`; signal 0 only asks whether the process is there.
+        let there =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), 0, 0, 0) } == 0;
+        there.then_some(cgroup)
     }
 
     /// The time at which it ends, once it has.

@@ -83,11 +83,14 @@ impl Cgroup {
     async fn kill_members(&self) {
         // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL takes effect
         // when the guard thaws the group.
-        let _frozen = match self {
+        let frozen = match self {
             Self::V1(_) => self.freeze().await,
             Self::V2(_) => None,
         };
         self.signal_pinned(self.pids(), SignalNumber::KILL).await;
+        drop(frozen);
+        // K17: the guard thaws this group. One inside of it may have been frozen by another process.
+        self.thaw_all().await;
     }
 
     async fn signal_pinned(&self, pids: BTreeSet<Pid>, signal: SignalNumber) {

@@ -134,7 +134,7 @@ fn a_real_container_has_v1_numbers() {
 }
 
 /// Lets processes that the container's init leaves behind live on, as in a pod with a shared pid namespace.
-fn share_pid_namespace(spec: &mut serde_json::Value) {
+pub(super) fn share_pid_namespace(spec: &mut serde_json::Value) {
     let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
     namespaces.retain(|namespace| namespace["type"] != "pid");
     // runc needs a /proc mount, and a new proc needs a pid namespace of the container's own.

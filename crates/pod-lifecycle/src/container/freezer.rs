@@ -94,7 +94,7 @@ impl Freezer {
         }
     }
 
-    /// There is a new cgroup, or nothing is left to freeze.
+    /// There is a new process, or nothing is left to freeze.
     pub(crate) fn reset(&mut self) {
         self.0 = FreezerState::Thawed;
     }

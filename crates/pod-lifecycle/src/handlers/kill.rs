@@ -30,7 +30,7 @@ use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
-use crate::steps::signal::{deliver_stop, kill_now, signal_init};
+use crate::steps::signal::{deliver_stop, kill_now, send_kill, signal_init};
 use crate::steps::unrun::end_without_running;
 use crate::stop::Stop;
 
@@ -184,8 +184,13 @@ fn kill_member(
         // Trap 21: a created container must die, else its sandbox cannot end.
         Phase::Created => {
             container.ending.end_for_good();
-            let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
-            pod.emit_change(Action::Signal { target, signal, reach, cause });
+            match meaning {
+                Meaning::Kill => send_kill(pod, id, reach, SignalCause::Caller),
+                _ => {
+                    let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
+                    pod.emit_change(Action::Signal { target, signal, reach, cause });
+                }
+            }
         }
         // K3.
         Phase::Held(_) => end_without_running(pod, id, code, None),

@@ -3,7 +3,7 @@
 //! Owns what its caller sees of it (CONTRACT §6). Never decides whether it may start now: `questions::holds` does.
 //! Changes: container, ending, member.
 
-use pod_spec::{RestartPolicy, Role, Signal};
+use pod_spec::{RestartPolicy, Role};
 
 use crate::container::EndedStart;
 use crate::container::phase::{DeferredSignal, Part, Phase};
@@ -11,7 +11,7 @@ use crate::handlers::checkpoint::restore_container;
 use crate::handlers::exit::init_exited;
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, START_FAILED};
-use crate::interface::id::{ContainerId, RequestId, Target};
+use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
 use crate::interface::outcome::{Failure, Outcome, Refusal};
@@ -25,7 +25,7 @@ use crate::rules::standby::{take_over_if_replaced, takeover_failed};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::go_on_with_hooks;
-use crate::steps::signal::send_deferred;
+use crate::steps::signal::{send_deferred, send_kill};
 use crate::steps::start::{announce_start, launch, release};
 use crate::steps::unrun::{end_latecomer, end_without_running};
 
@@ -176,9 +176,7 @@ fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, f
     // A container that was stopped meanwhile reports that end (J3).
     if tries_again || container.ending.is_final() {
         container.kill_unstarted(now);
-        let target = Target::init(id.clone());
-        let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
-        pod.emit_change(Action::Signal { target, signal, reach, cause });
+        send_kill(pod, id, Reach::Process, SignalCause::NotRun);
     } else {
         let member = container.member();
         end_without_running(pod, id, START_FAILED, None);

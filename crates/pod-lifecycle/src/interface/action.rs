@@ -32,6 +32,12 @@ pub enum Action {
         /// Why.
         cause: SignalCause,
     },
+    /// Let every process of a container run that the kernel's freezer keeps from acting on its signal, whatever has frozen it
+    /// (K17). Where none is frozen it changes nothing.
+    Thaw {
+        /// The container.
+        container: ContainerId,
+    },
     /// Answer a request. Each request gets exactly one answer.
     Reply {
         /// The request.

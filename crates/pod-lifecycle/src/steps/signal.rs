@@ -1,7 +1,6 @@
 //! Signals to one container: when one is really sent, and what goes with it.
 //!
-//! Owns that a signal waits for the end of a start, and that a frozen container is thawed for the signal that ends it
-//! (K17). Never decides whether a container gets a signal at all: that is decided above.
+//! Owns that a signal waits for the end of a start, and that a container is thawed for the signal that ends it (K17). Never decides whether a container gets a signal at all: that is decided above.
 //! Changes: container, ending, hooks, freezer.
 
 use pod_spec::Signal;
@@ -92,7 +91,7 @@ pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: S
     kill_process(pod, id, reach, cause);
 }
 
-/// Sends SIGKILL, and thaws the container: a frozen one acts on it only then (K17). What the next exit means stays.
+/// Ends a container with SIGKILL, also between two runs of its program. What the next exit means stays.
 pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
     let Some(container) = pod.container_mut(id) else { return };
     container.kill(KILLED);
@@ -105,11 +104,16 @@ pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, caus
         return finish(pod, id, Exit { code: KILLED, at });
     }
     if container.has_process() {
-        let target = Target::init(id.clone());
-        pod.emit_change(Action::Signal { target, signal: Signal::KILL, reach, cause });
-        thaw(pod, id);
+        send_kill(pod, id, reach, cause);
     }
     pod.mark_changed();
+}
+
+/// Sends SIGKILL to a process that exists, and thaws its container: a frozen one acts on it only then (K17).
+pub(crate) fn send_kill(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
+    let target = Target::init(id.clone());
+    pod.emit_change(Action::Signal { target, signal: Signal::KILL, reach, cause });
+    thaw(pod, id);
 }
 
 /// R6: kills the execs that a container's own exit waits for. Each through its own process, which works even where
@@ -125,15 +129,17 @@ pub(crate) fn kill_execs(pod: &mut State, id: &ContainerId) {
     }
 }
 
-/// Thaws a frozen container, for a signal that it must act on (K17).
+/// Thaws a container, for a signal that it must act on (K17). Other processes freeze it too, and groups inside of its own:
+/// only the kernel knows. The OCI runtime resumes what it has paused besides: it may have more to do for that.
 pub(crate) fn thaw(pod: &mut State, id: &ContainerId) {
-    if !pod.container(id).is_some_and(|container| container.freezer.is_paused()) {
-        return;
+    if pod.container(id).is_some_and(|container| container.freezer.is_paused()) {
+        let op = pod.run(id, Operation::Resume);
+        if let Some(container) = pod.container_mut(id) {
+            container.freezer.begin(op, None, FreezerChange::Resume);
+        }
     }
-    let op = pod.run(id, Operation::Resume);
-    if let Some(container) = pod.container_mut(id) {
-        container.freezer.begin(op, None, FreezerChange::Resume);
-    }
+    // Last: for a container that runs, a runtime refuses to resume.
+    pod.emit_change(Action::Thaw { container: id.clone() });
 }
 
 /// K17 for a pause that was under way when the signal was sent.

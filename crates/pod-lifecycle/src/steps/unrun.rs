@@ -2,17 +2,16 @@
 //!
 //! Owns how it ends and what its log gets. Never decides why it will not run: that is decided above. Changes: container.
 
-use pod_spec::Signal;
-
 use crate::container::Container;
 use crate::container::phase::{Part, Phase};
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::Exit;
-use crate::interface::id::{ContainerId, Target};
+use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
 use crate::state::State;
 use crate::steps::finish::finish;
+use crate::steps::signal::send_kill;
 
 /// Ends a container whose program will not run: podshim kills its runtime's init and reports `code` (K3, J9, T11).
 /// With SIGKILL, because each runtime decides what its init does on other signals.
@@ -26,9 +25,7 @@ pub(crate) fn end_without_running(pod: &mut State, id: &ContainerId, code: u32, 
     }
     let Some(container) = pod.container_mut(id) else { return };
     container.end_unrun(code);
-    let target = Target::init(id.clone());
-    let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
-    pod.emit_change(Action::Signal { target, signal, reach, cause });
+    send_kill(pod, id, Reach::Process, SignalCause::NotRun);
 }
 
 /// K13: ends a container that is created and not started. Its process would outlive the sandbox, and in a stop for

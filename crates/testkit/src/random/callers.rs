@@ -195,7 +195,8 @@ fn any(random: &mut Rng, names: &[String]) -> Command {
             let _ = random.pick(names);
             Command::Restart
         }
-        31 | 32 => Command::Pause(some_id(random, names)),
+        31 => Command::Pause(some_id(random, names)),
+        32 => Command::Freeze(some_id(random, names)),
         33 | 34 => Command::Resume(some_id(random, names)),
         35..=38 => Command::Exit(target(random, names), *random.pick(&[0, 1, 137])),
         39 => Command::OutOfMemory(some_id(random, names)),
