@@ -1,16 +1,18 @@
 //! The control groups of a container: where they are, their statistics, and which processes are in them.
 //!
 //! Reads the kernel's files directly, v1 (also hybrid) and v2. The OCI runtime makes, limits and removes the groups;
-//! podshim removes only groups of which the runtime has no record (`abandoned`).
+//! podshim removes only groups of which the runtime has no record (`abandoned`), and keeps them over a restart in place (`kept`).
 
 pub mod abandoned;
 mod files;
 mod freezer;
 mod group;
+mod kept;
 mod kernel_log;
 mod kill;
 pub mod oom;
 mod oom_score;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod thaw;
@@ -19,5 +21,7 @@ pub mod v2;
 
 pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 pub use group::{Cgroup, FreezeState, Stats};
+pub(crate) use kept::Hidden;
+pub use kept::KeptGroups;
 pub use kill::KillOutcome;
 pub use oom::OomWatch;

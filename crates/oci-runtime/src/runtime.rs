@@ -27,7 +27,7 @@ pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use command::errors_in;
 pub use container::{Container, Runtime};
-pub use delete::DeleteMode;
+pub use delete::{DeleteMode, GroupsLeft};
 pub use error::{Operation, RuntimeError};
 pub use features::features;
 pub use finished::{CallEnd, FinishedCall, take_finished_calls};

@@ -62,13 +62,16 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             let target = Target { container: container.clone(), exec: Some(exec) };
             new_process = Some(Watch { target, exit, oom: None });
         }
-        OperationResult::Removed if is_delete_awaited(state, &container) => {
+        OperationResult::Removed(_) if is_delete_awaited(state, &container) => {
             state.forget(&container);
             state.pids.forget(&container);
         }
         // Trap 12: containerd gave up waiting. If the container were forgotten now, the next Delete would get NotFound,
-        // no Shutdown would follow, and the shim would never end.
-        OperationResult::Removed => {
+        // no Shutdown would follow, and the shim would never end. The next Delete is answered from this one.
+        OperationResult::Removed(removal) => {
+            if let Some(resources) = state.container_mut(&container) {
+                resources.removal_ended(removal);
+            }
             outcome = Outcome::Failed(failure("no caller waited for the end of its delete"))
         }
         OperationResult::CreateFailed(fifos) => {

@@ -92,6 +92,11 @@ fn on_report(state: &mut State, report: Report) {
             feed(state, event);
         }
         Report::OutOfMemory { container } => feed(state, Event::OutOfMemory { container }),
+        Report::Updated { container, limits } => {
+            if let Some(resources) = state.container_mut(&container) {
+                resources.limits_written(&limits);
+            }
+        }
         Report::NotUpdated(failed) => reads::update_failed(state, *failed),
     }
 }

@@ -80,6 +80,23 @@ impl NewIncarnation {
     }
 }
 
+/// Where the last limits of a caller are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitsAre {
+    /// In the container's cgroup, and since then perhaps replaced there past the shim.
+    Written,
+    /// Only here: there was no process, or the runtime has not written them yet.
+    Waiting,
+}
+
+/// What a container's next process gets from the one before (R6).
+pub(crate) struct Legacy {
+    /// The groups, and their path in the spec, where podshim can keep them.
+    pub(crate) groups: Option<(String, Rc<Cgroup>)>,
+    pub(crate) limits: Option<Rc<[u8]>>,
+    pub(crate) limits_are: LimitsAre,
+}
+
 /// The streams that one incarnation is created with.
 pub(crate) struct IncarnationStreams {
     pub(crate) child: ChildStdio,

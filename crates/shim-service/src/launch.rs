@@ -7,11 +7,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::cgroup::{Cgroup, OomWatch};
+use oci_runtime::cgroup::{Cgroup, KeptGroups, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::Charge;
-use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions};
+use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, GroupsLeft, Launched, RestoreOptions};
 use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
 use pod_lifecycle::{Failure, RefusalKind};
 use tokio::sync::Notify;
@@ -21,7 +21,8 @@ use crate::context::PodContext;
 use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::{failure, runtime_failure};
 use crate::incarnation::{
-    FailedCreate, Incarnation, IncarnationStreams, NewExec, NewIncarnation, console_streams,
+    FailedCreate, Incarnation, IncarnationStreams, Legacy, LimitsAre, NewExec, NewIncarnation,
+    console_streams,
 };
 
 /// How long the terminal is waited for. The OCI runtime sends it before it exits.
@@ -119,22 +120,52 @@ impl Launcher {
         stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
     }
 
-    /// R6: a new process with the same bundle, rootfs and stdio, and with the last limits.
+    /// R6: a new process with the same bundle, rootfs, stdio and control groups, and with the last limits.
     pub(crate) async fn recreate(
         &self,
         streams: IncarnationStreams,
         before: Option<Incarnation>,
-        limits: Option<Rc<[u8]>>,
+        legacy: Legacy,
     ) -> Result<NewIncarnation, Failure> {
         if let Some(mut before) = before
             && let Some(console) = before.take_console()
         {
             console.shutdown(CONSOLE_DRAIN).await;
         }
-        self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
+        let Legacy { groups, limits, limits_are } = legacy;
+        let kept = self.delete_for_the_next(groups).await?;
         let mut new = self.launch(Source::Program, streams, None).await?;
-        self.apply_limits(&mut new, limits).await;
+        // The groups have a caller's limits already, and what was written into them later: that wins. The runtime gets the limits
+        // all the same, for its own record of the container.
+        match (kept, limits_are) {
+            (Some(kept), LimitsAre::Written) => {
+                self.apply_limits(&mut new, limits).await;
+                kept.restore().await;
+            }
+            (Some(kept), LimitsAre::Waiting) => {
+                kept.restore().await;
+                self.apply_limits(&mut new, limits).await;
+            }
+            (None, _) => self.apply_limits(&mut new, limits).await,
+        }
         Ok(new)
+    }
+
+    /// Deletes the container from its runtime, which has to make it once more, and keeps its groups where that can be done.
+    async fn delete_for_the_next(
+        &self,
+        groups: Option<(String, Rc<Cgroup>)>,
+    ) -> Result<Option<KeptGroups>, Failure> {
+        let kept = match groups {
+            Some((path, cgroup)) => KeptGroups::of(&path, &cgroup).await,
+            None => None,
+        };
+        let Some(kept) = kept else {
+            self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
+            return Ok(None);
+        };
+        let left = self.runtime.delete_all_but(&kept).await.map_err(runtime_failure)?;
+        Ok((left == GroupsLeft::All).then_some(kept))
     }
 
     /// R14: the first process of a container whose stdio is open already.

@@ -24,6 +24,7 @@ mod drive;
 pub mod error;
 mod exec;
 mod gate;
+mod group_counts;
 mod identity;
 mod incarnation;
 mod inspect;

@@ -23,7 +23,7 @@ use crate::gate;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
-use crate::report::{CompletionReporter, OperationResult};
+use crate::report::{CompletionReporter, OperationResult, Removal};
 use crate::resources::{Resources, RootfsUse};
 use crate::sandbox_requests;
 use crate::state::State;
@@ -163,7 +163,7 @@ fn start(resources: &Resources, done: CompletionReporter) {
 }
 
 fn recreate(resources: &mut Resources, done: CompletionReporter) {
-    // The runtime's delete removes its cgroups.
+    // The runtime's delete may remove its cgroups.
     resources.read_stats();
     let streams = match resources.streams() {
         Ok(streams) => streams,
@@ -171,13 +171,13 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
     };
     let launcher = resources.launcher().charged_to(Charge::Restarts);
     let is_first = has_had_no_process(resources);
-    let (before, limits) = (resources.take_incarnation(), resources.limits().cloned());
+    let (before, legacy) = (resources.take_incarnation(), resources.legacy());
     let throttle = resources.context().throttle.clone();
     tokio::task::spawn_local(async move {
         let _turn = throttle.acquire().await;
         let new = match is_first {
             true => launcher.create_late(streams).await,
-            false => launcher.recreate(streams, before, limits).await,
+            false => launcher.recreate(streams, before, legacy).await,
         };
         match new {
             Ok(new) => done.finish(new.outcome(), OperationResult::Recreated(Box::new(new))),
@@ -187,6 +187,10 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
 }
 
 fn remove(resources: &mut Resources, done: CompletionReporter) {
+    // A Delete that outlasted its caller has done all of it: what is slow would only outlast this caller too.
+    if resources.is_removed() {
+        return done.finish(Outcome::Ok, OperationResult::Removed(Removal::Complete));
+    }
     let (runtime, details) = (resources.runtime().clone(), resources.details().clone());
     // A container that was never started still has its init.
     let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
@@ -219,7 +223,8 @@ fn remove(resources: &mut Resources, done: CompletionReporter) {
         {
             warn!(container = runtime.id(), %error, "cannot mark the bundle as removed: a later `delete` removes the container once more");
         }
-        done.finish(Outcome::Ok, OperationResult::Removed);
+        let removal = if unmounted.is_ok() { Removal::Complete } else { Removal::Mounted };
+        done.finish(Outcome::Ok, OperationResult::Removed(removal));
     });
 }
 

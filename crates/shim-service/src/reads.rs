@@ -53,7 +53,7 @@ pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceEr
         let message = format!("container {id} has no cgroup at the moment");
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     };
-    Ok(metrics::to_any(stats))
+    Ok(metrics::to_any(&stats))
 }
 
 /// Applies new limits to the current process, and keeps them for every later incarnation (R6).
@@ -80,7 +80,10 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     let reports = state.reports.clone();
     tokio::task::spawn_local(async move {
         match runtime.update(&limits).await {
-            Ok(()) => drop(answer.send(Ok(()))),
+            Ok(()) => {
+                drop(answer.send(Ok(())));
+                drop(reports.send(Report::Updated { container: id, limits }));
+            }
             // If the owner has ended, so have its containers.
             Err(error) => drop(reports.send(Report::NotUpdated(Box::new(FailedUpdate {
                 container: id,

@@ -20,6 +20,7 @@ pub(crate) enum Report {
     Completed(Completion),
     Exited { target: Target, exit: oci_runtime::reaper::Exit },
     OutOfMemory { container: ContainerId },
+    Updated { container: ContainerId, limits: Rc<[u8]> },
     NotUpdated(Box<FailedUpdate>),
 }
 
@@ -29,7 +30,9 @@ impl Report {
         match self {
             Self::Completed(_) => "the end of an operation",
             Self::Exited { .. } => "an exit",
-            Self::OutOfMemory { .. } | Self::NotUpdated { .. } => "a container's limits",
+            Self::OutOfMemory { .. } | Self::Updated { .. } | Self::NotUpdated { .. } => {
+                "a container's limits"
+            }
         }
     }
 }
@@ -48,9 +51,17 @@ pub(crate) enum OperationResult {
     /// The create failed and was undone. Its fifos stay open for the next create.
     CreateFailed(UnusedFifos),
     /// The container is deleted.
-    Removed,
+    Removed(Removal),
     /// The exec is deleted.
     RemovedExec(ExecId),
+}
+
+/// How much of a container its delete has removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Complete,
+    /// Its rootfs could not be unmounted: the next Delete tries again.
+    Mounted,
 }
 
 /// The end of an operation.

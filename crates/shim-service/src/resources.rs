@@ -25,10 +25,12 @@ use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
 use crate::error::failure;
 use crate::exec::ExecResources;
-use crate::incarnation::{Incarnation, IncarnationStreams};
+use crate::group_counts::GroupCounts;
+use crate::incarnation::{Incarnation, IncarnationStreams, Legacy, LimitsAre};
 use crate::launch::Launcher;
 use crate::node_shutdown;
 use crate::readiness::NotifyListener;
+use crate::report::Removal;
 
 /// The kubelet's annotation: the path of the termination message in the container.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -51,17 +53,21 @@ pub(crate) struct Resources {
     incarnation: Option<Incarnation>,
     /// Outlives the incarnation: the runtime still has the container, and the cgroup its last numbers.
     last: Option<LastIncarnation>,
-    /// The last numbers that were read; they are answered when the cgroup is gone.
-    stats: Option<Stats>,
+    counts: GroupCounts,
     rootfs_use: RootfsUse,
     /// How long the caller of the last Delete waits.
     delete_limit: Option<Duration>,
     /// The last limits that a caller set, as JSON, for the next incarnation (R6).
     limits: Option<Rc<[u8]>>,
+    limits_are: LimitsAre,
+    /// Of its spec.
+    cgroups_path: Option<String>,
     size: Option<TerminalSize>,
     execs: BTreeMap<ExecId, ExecResources>,
     /// The Delete requests so far. A delete that ends when no caller waits any more does not count (trap 12).
     deletes: Vec<RequestId>,
+    /// Of a Delete that outlasted its caller.
+    removal: Option<Removal>,
     /// The container's own process as JSON, for `process_with`.
     process_spec: Option<Rc<Value>>,
     file_checks: FileChecks,
@@ -104,13 +110,16 @@ impl Resources {
             stdio: None,
             incarnation: None,
             last: None,
-            stats: None,
+            counts: GroupCounts::default(),
             rootfs_use: if has_poststop { RootfsUse::UntilDeleted } else { RootfsUse::UntilEnd },
             delete_limit: None,
             limits: None,
+            limits_are: LimitsAre::Written,
+            cgroups_path: spec.linux.as_ref().and_then(|linux| linux.cgroups_path.clone()),
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
+            removal: None,
             process_spec: None,
             file_checks: FileChecks::default(),
             notify: None,
@@ -210,6 +219,8 @@ impl Resources {
         if let Some(stdio) = &mut self.stdio {
             stdio.accept(held_back);
         }
+        self.counts.group_is(cgroup.as_deref());
+        self.limits_are = LimitsAre::Written;
         self.last = Some(LastIncarnation { pid, cgroup });
         self.read_stats_of_scope();
         self.set_size()
@@ -238,11 +249,9 @@ impl Resources {
     }
 
     /// The current numbers, or the last ones if the cgroup is gone; none if there never was one.
-    pub(crate) fn read_stats(&mut self) -> Option<&Stats> {
-        if let Some(cgroup) = self.cgroup().filter(|cgroup| cgroup.exists()) {
-            self.stats = Some(cgroup.stats());
-        }
-        self.stats.as_ref()
+    pub(crate) fn read_stats(&mut self) -> Option<Stats> {
+        let cgroup = self.last.as_ref().and_then(|last| last.cgroup.as_deref());
+        self.counts.read(cgroup)
     }
 
     /// Reads the numbers of a scope early. systemd removes a scope when its last process ends, often before the shim runs again;
@@ -270,6 +279,21 @@ impl Resources {
         self.size
     }
 
+    /// What its next process gets from this one.
+    pub(crate) fn legacy(&self) -> Legacy {
+        // systemd removes a scope with its last process. A poststop hook must see, and may unmount, what the node sees.
+        let can_be_kept = self.scope.is_none() && self.rootfs_use == RootfsUse::UntilEnd;
+        let groups = self.cgroups_path.clone().zip(self.cgroup().cloned()).filter(|_| can_be_kept);
+        Legacy { groups, limits: self.limits.clone(), limits_are: self.limits_are }
+    }
+
+    /// The runtime has written them into the group.
+    pub(crate) fn limits_written(&mut self, written: &Rc<[u8]>) {
+        if self.limits.as_ref().is_some_and(|now| Rc::ptr_eq(now, written)) {
+            self.limits_are = LimitsAre::Written;
+        }
+    }
+
     /// The limits for its next process, beside those of its spec.
     pub(crate) fn limits(&self) -> Option<&Rc<[u8]>> {
         self.limits.as_ref()
@@ -277,6 +301,7 @@ impl Resources {
 
     /// A caller requests limits. Returns those that held before.
     pub(crate) fn request_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
+        self.limits_are = LimitsAre::Waiting;
         self.limits.replace(limits)
     }
 
@@ -333,6 +358,16 @@ impl Resources {
 
     pub(crate) fn deletes(&self) -> &[RequestId] {
         &self.deletes
+    }
+
+    /// Its delete has ended, and no caller waited for that any more.
+    pub(crate) fn removal_ended(&mut self, removal: Removal) {
+        self.removal = Some(removal);
+    }
+
+    /// Whether such a delete has left nothing to do.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removal == Some(Removal::Complete)
     }
 
     pub(crate) fn delete_limit(&self) -> Option<Duration> {

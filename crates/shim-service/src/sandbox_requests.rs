@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::node;
 use crate::options::RuntimeOptions;
 use crate::pod_sandbox::{PodSandbox, SandboxDetails};
-use crate::report::{CompletionReporter, OperationResult, Report};
+use crate::report::{CompletionReporter, OperationResult, Removal, Report};
 use crate::state::State;
 use crate::streams::StreamAddresses;
 
@@ -97,7 +97,7 @@ pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: 
             if let Some(Err(error)) = bundle.map(Bundle::mark_removed) {
                 warn!(container = %id, %error, "cannot mark the bundle as removed");
             }
-            done.finish(Outcome::Ok, OperationResult::Removed);
+            done.finish(Outcome::Ok, OperationResult::Removed(Removal::Complete));
         }
         _ => done.fail(failure(format!("sandbox {id} has no process"))),
     }

@@ -1,8 +1,10 @@
 //! What a restart in place keeps and what it replaces (R6, R10): callers see the same container, with a new process.
 
-use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Starting};
-use e2e::instance::signal;
+use e2e::instance::{CgroupDriver, signal};
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
@@ -76,6 +78,75 @@ async fn r6_a_child_left_in_a_shared_pid_namespace_goes_first() -> Result<()> {
     crash(&node, &pod, 2).await?;
     let second: Vec<u32> = processes().await?;
     ensure!(second.len() == 2 && second.iter().all(|pid| !first.contains(pid)), "{first:?}, {second:?}");
+    pod.remove().await
+}
+
+/// The file of a controller in the group of a process.
+fn group_file(pid: libc::pid_t, controller: &str, v1: &str, v2: &str) -> Result<PathBuf> {
+    let top = Path::new("/sys/fs/cgroup");
+    let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    if top.join("cgroup.controllers").exists() {
+        let path = membership.lines().find_map(|line| line.strip_prefix("0::/"));
+        return Ok(top.join(path.context("no group")?).join(v2));
+    }
+    let found = membership.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let is_it = controllers.split(',').any(|one| one == controller);
+        is_it.then(|| top.join(controllers).join(path.trim_start_matches('/')).join(v1))
+    });
+    found.context("no group")
+}
+
+/// The processor time of a container as `ctr` shows it, in the unit of its cgroup version.
+async fn processor_time(node: &Containerd, id: &str) -> Result<u64> {
+    let metrics = node.ctr().run(&["-n", "k8s.io", "task", "metrics", id]).await?;
+    let line =
+        metrics.lines().find(|line| line.contains("cpuacct.usage ") || line.contains("cpu.usage_usec"));
+    let number = line.and_then(|line| line.split_whitespace().last()?.parse().ok());
+    number.with_context(|| metrics.clone())
+}
+
+/// R6, D2: a kubelet that subtracts two readings gets a number near 2^64 where a counter falls, and an agent that has written a
+/// quota, or a kubelet's set of processors, hears of no restart. Where systemd makes the group it goes with its last process.
+#[tokio::test]
+async fn r6_d2_counters_do_not_fall_and_what_was_written_past_the_shim_stays() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r6-group")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").memory_limit(256 * MIB))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    let id = pod.id("s1")?.to_owned();
+    let pid = task(&node, &id).await?.pid;
+    let files = [
+        (group_file(pid, "cpu", "cpu.cfs_quota_us", "cpu.max")?, "33000"),
+        (group_file(pid, "cpu", "cpu.shares", "cpu.weight")?, "77"),
+        (group_file(pid, "cpuset", "cpuset.cpus", "cpuset.cpus")?, "0"),
+        (group_file(pid, "pids", "pids.max", "pids.max")?, "777"),
+    ];
+    for (file, value) in &files {
+        std::fs::write(file, value).with_context(|| file.display().to_string())?;
+    }
+    let mut before = 0;
+    for run in 2..5 {
+        pod.exec("s1", &["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]).await?;
+        let now = processor_time(&node, &id).await?;
+        ensure!(now > before, "{before}, then {now}");
+        before = now;
+        crash(&node, &pod, run).await?;
+        let after = processor_time(&node, &id).await?;
+        ensure!(after >= before, "run {run}: {before}, then {after}");
+        if node.cgroup_driver()? == CgroupDriver::Cgroupfs {
+            for (file, value) in &files {
+                let found = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+                ensure!(found.starts_with(value), "{}: {found} for {value}", file.display());
+            }
+        }
+    }
     pod.remove().await
 }
 

@@ -70,8 +70,8 @@ pub async fn remove_empty(cgroups_path: &str) -> io::Result<()> {
 }
 
 /// The groups that a path names.
-struct Found {
-    directories: BTreeSet<PathBuf>,
+pub(super) struct Found {
+    pub(super) directories: BTreeSet<PathBuf>,
     mounts: Vec<CgroupMount>,
     /// The groups of this process, as the kernel lists them.
     own: String,
@@ -79,7 +79,7 @@ struct Found {
 
 impl Found {
     /// `None` if the path names no container's own group, or none is there.
-    fn at(cgroups_path: &str) -> io::Result<Option<Self>> {
+    pub(super) fn at(cgroups_path: &str) -> io::Result<Option<Self>> {
         let is_absolute = cgroups_path.starts_with('/');
         let names_a_group = match is_absolute {
             true => Path::new(cgroups_path).file_name().is_some(),
@@ -157,6 +157,15 @@ async fn remove_inner(directories: &BTreeSet<PathBuf>) {
     directories.iter().for_each(|directory| list_inner(directory, &mut inner));
     for directory in inner {
         yield_now().await;
+        let _ = fs::remove_dir(directory);
+    }
+}
+
+/// The same at once, for a thread of its own.
+pub(super) fn remove_inner_groups(directories: &BTreeSet<PathBuf>) {
+    let mut inner = Vec::new();
+    directories.iter().for_each(|directory| list_inner(directory, &mut inner));
+    for directory in inner {
         let _ = fs::remove_dir(directory);
     }
 }

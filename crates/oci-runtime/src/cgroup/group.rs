@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeSet,
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -109,6 +110,11 @@ impl Cgroup {
     /// Whether the group exists: systemd removes a scope with its last process, runc only in its delete.
     pub fn exists(&self) -> bool {
         self.process_directory().is_some_and(Path::exists)
+    }
+
+    /// What tells the group from a later one with the same path; `None` when it is gone.
+    pub fn identity(&self) -> Option<u64> {
+        self.process_directory().and_then(|directory| fs::metadata(directory).ok()).map(|group| group.ino())
     }
 
     /// Whether a process is in the group or in one below it. False if the shim is in it too: then the group is not the

@@ -83,8 +83,8 @@ impl Counter {
 impl OomWatch {
     /// Starts watching the container of which `pid` is the first process; kills before this call are not reported.
     ///
-    /// Fails with `Unsupported` if the container has no memory controller. A restart in place makes a new group, which
-    /// needs a new watch (rule R6).
+    /// Fails with `Unsupported` if the container has no memory controller. A restart in place has another first
+    /// process, and needs a new watch (rule R6).
     pub fn new(cgroup: &Cgroup, pid: Pid) -> io::Result<Self> {
         let (notifications, counter, slice) = match cgroup {
             Cgroup::V1(hierarchies) => {

@@ -114,6 +114,10 @@ impl Container {
         command.args(&arguments.0);
         // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
         command.process_group(0);
+        if let Some(hidden) = self.runtime.hidden.clone() {
+            // SAFETY: it makes system calls alone, on memory that is there already.
+            unsafe { command.pre_exec(move || hidden.hide()) };
+        }
         let captured = streams.attach(&mut command)?;
         Ok((self.runtime.reaper.spawn(&mut command)?, captured))
     }

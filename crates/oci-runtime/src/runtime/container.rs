@@ -8,6 +8,7 @@ use std::{
 use super::settings::{CallEnvironment, CgroupDriver};
 use crate::{
     bundle::Bundle,
+    cgroup::Hidden,
     reaper::{Charge, Reaper},
     sandbox::SandboxRequest,
 };
@@ -21,6 +22,7 @@ pub struct Runtime {
     pub(super) cgroup_driver: CgroupDriver,
     pub(super) criu: Option<PathBuf>,
     pub(super) environment: CallEnvironment,
+    pub(super) hidden: Option<Hidden>,
 }
 
 impl Runtime {
@@ -35,7 +37,8 @@ impl Runtime {
         cgroup_driver: CgroupDriver,
     ) -> Self {
         let (binary, root) = (binary.into(), root.into());
-        Self { reaper, binary, root, cgroup_driver, criu: None, environment: CallEnvironment::default() }
+        let environment = CallEnvironment::default();
+        Self { reaper, binary, root, cgroup_driver, criu: None, environment, hidden: None }
     }
 
     /// The same runtime, called with this environment.
@@ -88,6 +91,13 @@ impl Container {
     pub fn charged_to(&self, charge: Charge) -> Self {
         let reaper = self.runtime.reaper.charged_to(charge);
         let runtime = Runtime { reaper, ..Runtime::clone(&self.runtime) };
+        Self { runtime: Rc::new(runtime), ..self.clone() }
+    }
+
+    /// A handle whose calls do not see what is hidden.
+    #[must_use]
+    pub(super) fn without_sight_of(&self, hidden: Hidden) -> Self {
+        let runtime = Runtime { hidden: Some(hidden), ..Runtime::clone(&self.runtime) };
         Self { runtime: Rc::new(runtime), ..self.clone() }
     }
 

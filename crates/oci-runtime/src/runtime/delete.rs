@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use tracing::warn;
+
 use super::command::Arguments;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
+use crate::cgroup::KeptGroups;
 
 /// What the caller knows of a container that is to be deleted. Deleting one that does not exist succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,15 @@ pub enum DeleteMode {
     Ended,
     /// It may run: kill it first.
     Force,
+}
+
+/// What [`Container::delete_all_but`] has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupsLeft {
+    /// All of the container's groups.
+    All,
+    /// At least one is gone.
+    Removed,
 }
 
 impl Container {
@@ -38,6 +50,17 @@ impl Container {
             },
             (_, result) => result,
         }
+    }
+
+    /// `delete` of an ended container whose groups the next process shall be in (R6). Returns whether they are still there: where
+    /// the runtime cannot be kept from removing them, the container is deleted all the same.
+    pub async fn delete_all_but(&self, groups: &KeptGroups) -> Result<GroupsLeft, RuntimeError> {
+        let hidden = self.without_sight_of(groups.hidden());
+        if let Err(error) = hidden.try_delete(DeleteMode::Ended).await {
+            warn!(container = %self.id, %error, "its control groups are not kept over the restart");
+            self.delete(DeleteMode::Ended).await?;
+        }
+        Ok(if groups.exist() { GroupsLeft::All } else { GroupsLeft::Removed })
     }
 
     async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {

@@ -209,6 +209,37 @@ fn trap_12_a_slow_delete_is_answered_when_asked_again() {
     });
 }
 
+/// Trap 12: what is slow each time is done once. Its end is the next Delete's answer, also of a container that never started.
+#[test]
+fn trap_12_d5_a_delete_that_outlasts_its_caller_is_not_done_again() {
+    with_pod(async |pod| {
+        for id in ["ran", "created"] {
+            pod.bundle(id, "exit 3", &[]);
+            pod.create(id).await.unwrap();
+            if id == "ran" {
+                pod.start(id).await.unwrap();
+                pod.wait(id).await.unwrap();
+            }
+            fs::write(pod.directory.path().join(id).join("slow.delete"), "1").unwrap();
+            let delete = DeleteRequest { id: id.to_owned(), ..Default::default() };
+            let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
+            assert!(given_up.is_err());
+            timeout(SOON, async {
+                while pod.directory.path().join("state/test").join(id).exists() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await
+            .expect("the runtime has deleted it");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let answer = pod.client.delete(with_duration(Duration::from_millis(700)), &delete).await.unwrap();
+            assert_eq!(answer.exit_status, if id == "ran" { 3 } else { 0 });
+            assert_eq!(pod.calls(id).iter().filter(|call| *call == "delete").count(), 1);
+            assert_eq!(refusal(pod.state(id).await).0, Code::NOT_FOUND);
+        }
+    });
+}
+
 /// Trap 12, while the slow delete goes on: a second Delete is answered with its end.
 #[test]
 fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
