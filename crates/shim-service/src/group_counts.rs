@@ -2,13 +2,15 @@
 //!
 //! Owns the last reading, and the sum of the groups before this one. Where the group is kept over a restart there is none.
 
+use std::path::PathBuf;
+
 use oci_runtime::cgroup::{Cgroup, Stats};
 
 /// The statistics of one container.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCounts {
     /// Which group `last` is of.
-    group: Option<u64>,
+    group: Option<(PathBuf, u64)>,
     /// The last numbers of that group. They are answered when it is gone.
     last: Option<Box<Stats>>,
     earlier: Option<Box<Stats>>,

@@ -113,8 +113,9 @@ impl Cgroup {
     }
 
     /// What tells the group from a later one with the same path; `None` when it is gone.
-    pub fn identity(&self) -> Option<u64> {
-        self.process_directory().and_then(|directory| fs::metadata(directory).ok()).map(|group| group.ino())
+    pub fn identity(&self) -> Option<(PathBuf, u64)> {
+        let directory = self.process_directory()?;
+        Some((directory.to_owned(), fs::metadata(directory).ok()?.ino()))
     }
 
     /// Whether a process is in the group or in one below it. False if the shim is in it too: then the group is not the

@@ -32,11 +32,15 @@ fn field(number: u8, bytes: impl AsRef<[u8]>) -> Vec<u8> {
 
 /// `runtime.v1.PodSandboxConfig` of a pod whose containers have pid namespaces of their own.
 fn options(plan: &str, namespace_option: &[u8]) -> Any {
+    options_with_name("shop-0", plan, namespace_option)
+}
+
+fn options_with_name(hostname: &str, plan: &str, namespace_option: &[u8]) -> Any {
     let annotation = [field(1, "podshim.io/plan"), field(2, plan)].concat();
     let security = field(1, namespace_option);
     let value = [
         field(1, [field(1, "shop-0"), field(3, "default")].concat()),
-        field(2, "shop-0"),
+        field(2, hostname),
         field(7, annotation),
         field(8, field(2, security)),
     ];
@@ -387,8 +391,13 @@ fn a_pod_with_a_network_of_its_own_needs_its_namespace() {
         assert!(text.contains("network is POD and netns_path is \"\""), "{text}");
         assert!(!api.place.exists());
         assert_eq!(refusal(api.status().await).0, Code::NOT_FOUND);
-        // NODE: the network alone.
-        let of_node = options(PLAN, &[OWN_PIDS, &[0x08, 2]].concat());
+        // NODE: the network alone. D10: with the node's network goes the node's name.
+        let of_node = [OWN_PIDS, &[0x08, 2]].concat();
+        let (code, text) =
+            refusal(api.client.create_sandbox(context(), &request(options(PLAN, &of_node))).await);
+        assert_eq!(code, Code::INVALID_ARGUMENT, "{text}");
+        assert!(text.contains("hostname is \"shop-0\"") && !api.place.exists(), "{text}");
+        let of_node = options_with_name("", PLAN, &of_node);
         api.client.create_sandbox(context(), &request(of_node)).await.unwrap();
         assert!(!api.place.join("uts").exists());
         api.shutdown().await.unwrap();
