@@ -1,4 +1,4 @@
-//! Statistics of a container whose group was removed and made again: what earlier groups have counted is added (R6), so that no
+//! Statistics of a container whose group was removed and recreated: what earlier groups have counted is added (R6), so that no
 //! counter of an id ever falls. A caller that subtracts two readings would get a number near 2^64.
 //!
 //! Owns which numbers are counters, and which are the state of now. Only computes.

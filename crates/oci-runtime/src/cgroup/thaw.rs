@@ -27,7 +27,7 @@ use crate::helper_thread;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How many looks one signal is worth, ten seconds in all. A caller that waits longer signals again.
-const LOOKS: u32 = 12;
+const ATTEMPTS: u32 = 12;
 
 /// The freezer of one group, by the version of its hierarchy.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl Cgroup {
     /// limit. Call it after the signal: what is thawed must not run on without it.
     pub async fn thaw_while(&self, is_there: impl Fn() -> bool) {
         let mut pause = FIRST_PAUSE;
-        for _ in 0..LOOKS {
+        for _ in 0..ATTEMPTS {
             self.thaw_all().await;
             if !is_there() {
                 return;

@@ -96,7 +96,7 @@ impl Container {
 
     /// A handle whose calls do not see what is hidden.
     #[must_use]
-    pub(super) fn without_sight_of(&self, hidden: Hidden) -> Self {
+    pub(super) fn hiding(&self, hidden: Hidden) -> Self {
         let runtime = Runtime { hidden: Some(hidden), ..Runtime::clone(&self.runtime) };
         Self { runtime: Rc::new(runtime), ..self.clone() }
     }

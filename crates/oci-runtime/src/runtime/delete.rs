@@ -55,7 +55,7 @@ impl Container {
     /// `delete` of an ended container whose groups the next process shall be in (R6). Returns whether they are still there: where
     /// the runtime cannot be kept from removing them, the container is deleted all the same.
     pub async fn delete_all_but(&self, groups: &KeptGroups) -> Result<GroupsLeft, RuntimeError> {
-        let hidden = self.without_sight_of(groups.hidden());
+        let hidden = self.hiding(groups.hidden());
         if let Err(error) = hidden.try_delete(DeleteMode::Ended).await {
             warn!(container = %self.id, %error, "its control groups are not kept over the restart");
             self.delete(DeleteMode::Ended).await?;
