@@ -86,6 +86,13 @@ fn patch(set: &SidecarSet, remarks: &mut Remarks<'_>) -> Option<Node> {
     for (place, own) in set.containers.iter().enumerate() {
         annotations.extend(keys_of(own, place, remarks));
     }
+    // S8: beside roles alone its inits would be mains. They make no plan by themselves.
+    if !annotations.is_empty() {
+        let ends =
+            set.init_containers.iter().filter(|own| own.node.text_of("restartPolicy") != Some("Always"));
+        let fits = ends.filter(|own| "role.".len() + own.name.len() <= MAX_KEY_NAME);
+        annotations.extend(fits.map(|own| (format!("podshim.io/role.{}", own.name), "none".to_owned())));
+    }
     annotations.retain(|(key, _)| {
         let there = set.patches.iter().flat_map(|patch| &patch.annotations).any(|(own, _)| own == key);
         if there {
@@ -106,7 +113,7 @@ fn patch(set: &SidecarSet, remarks: &mut Remarks<'_>) -> Option<Node> {
         (
             "spec.selector".to_owned(),
             "its pods need runtimeClassName: podshim, which no SidecarSet writes; a job also podshim.io/restart-policy, and a \
-             podshim.io/role.NAME: main for each main",
+             podshim.io/role.NAME: main for each main; other pods a podshim.io/role.NAME: none for each init container of theirs",
         ),
     ] {
         remarks.say_at(Severity::Warning, set.line, field, what);

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use pod_spec::{
-    Condition, Dependency, Gate, KubeletsOwn, Member, Others, Plan, RestartPolicy, Role, Settings, Signal,
+    Condition, Dependency, Gate, KubeletsOwn, Member, Others, Plan, RestartMode, RestartPolicy, Role,
+    Settings, Signal,
 };
 
 use super::change::{Change, Injection, Remarks};
@@ -173,7 +174,7 @@ pub fn sidecar(
     let (node, name) = (container.node, container.name);
     let list = if container.list == List::Regular { "containers" } else { "initContainers" };
     let field = |path: &str| format!("{list}[{name}].{path}");
-    let mut removed = vec![vec!["restartPolicy"]];
+    let mut removed = vec![vec![restart::POLICY]];
     if let Some((key, probe)) = node.entry("startupProbe") {
         let translated = probe::gate(node, probe);
         for (part, what) in translated.remarks {
@@ -209,8 +210,8 @@ pub fn sidecar(
         }
     }
     stop_signal(container, member, field("lifecycle.stopSignal"), remarks);
+    restart::carry_over(node, policy, member, &format!("{list}[{name}]"), remarks);
     if node.get(restart::RULES).is_some() {
-        restart::carry_over(node, policy, member, &format!("{list}[{name}]"), remarks);
         // Kubernetes refuses rules without a restartPolicy beside them.
         removed.push(vec![restart::RULES]);
     }
@@ -220,8 +221,14 @@ pub fn sidecar(
                     initialDelaySeconds";
         remarks.say(Severity::Warning, key, field("livenessProbe"), what);
     }
-    if let Some((key, _)) = node.get("lifecycle").filter(|_| place > 0).and_then(|it| it.entry("postStart")) {
-        let what = "the kubelet runs it while the sidecar may still be held, and creates nothing after it until it ends";
+    if let Some((key, _)) = node.get("lifecycle").and_then(|it| it.entry("postStart")) {
+        if place > 0 {
+            let what = "the kubelet runs it while the sidecar may still be held, and creates nothing after it until it ends";
+            remarks.say(Severity::Warning, key, field("lifecycle.postStart"), what);
+        }
+        let what = format!(
+            "not run again after a restart in place, which the kubelet does not see (podshim.io/restart.{name}: visible)"
+        );
         remarks.say(Severity::Warning, key, field("lifecycle.postStart"), what);
     }
     Some(removed)
@@ -250,7 +257,8 @@ fn init(
         let what = "requested for as long as the pod lives, beside those of the mains";
         remarks.say(Severity::Warning, key, format!("initContainers[{name}].resources.requests"), what);
     }
-    if policy == RestartPolicy::OnFailure {
+    let is_retried = member.restart.is_none_or(|restart| restart.mode != RestartMode::Never);
+    if policy == RestartPolicy::OnFailure && is_retried {
         let what = "its failures are retried by podshim, unseen: a Job's backoffLimit does not count them";
         remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
     }
@@ -268,6 +276,11 @@ fn main(container: &Container<'_>, policy: RestartPolicy, member: &mut Member, r
     let (node, name) = (container.node, container.name);
     restart::carry_over(node, policy, member, &format!("containers[{name}]"), remarks);
     stop_signal(container, member, format!("containers[{name}].lifecycle.stopSignal"), remarks);
+    if let Some((key, _)) = node.get("lifecycle").and_then(|it| it.entry("postStart")) {
+        let what = "the kubelet runs it while the main is held: one that asks its own program fails, and the kubelet kills the \
+                    main";
+        remarks.say(Severity::Warning, key, format!("containers[{name}].lifecycle.postStart"), what);
+    }
     if let Some((key, _)) = node.entry("livenessProbe").filter(|_| node.get("startupProbe").is_none()) {
         let what =
             "the kubelet asks while it is held, and kills it if that takes too long: give it a startupProbe";
