@@ -30,11 +30,33 @@ pub(crate) struct MemberState {
     pub(crate) gate: MemberGate,
     pub(crate) pair: PairPlace,
     completed: Option<Exit>,
+    repeat: Repeat,
+    awaited_exit: AwaitedExit,
     ended: Option<Ended>,
     asked: Option<Ask>,
     start_failure: Option<String>,
     recreation: Recreation,
     creation: Creation,
+}
+
+/// T18: whether a completed init runs again if its caller creates it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// No: nothing that comes after it has been started.
+    Unfollowed,
+    /// No: something has.
+    Followed,
+    /// Yes: after that everything has ended, and nothing that comes after it has been started again.
+    IfRecreated,
+}
+
+/// I5: whether the caller of an init waits for its exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AwaitedExit {
+    /// It has created nothing that comes after the init before that had completed.
+    Perhaps,
+    /// It has: it takes the init for a container like others.
+    No,
 }
 
 /// Whether any condition asks if a member's program has been exec'd or is ready.
@@ -79,6 +101,8 @@ impl MemberState {
             gate: MemberGate::default(),
             pair: PairPlace::default(),
             completed: None,
+            repeat: Repeat::Unfollowed,
+            awaited_exit: AwaitedExit::Perhaps,
             ended: None,
             asked: None,
             start_failure: None,
@@ -180,6 +204,16 @@ impl MemberState {
             && self.recreation == Recreation::ByPolicy
     }
 
+    /// I5: whether its caller may be waiting for the exit of this init.
+    pub(crate) fn exit_may_be_awaited(&self) -> bool {
+        self.awaited_exit == AwaitedExit::Perhaps
+    }
+
+    /// T18: whether it is a completed init that runs again if its caller creates it again now.
+    pub(crate) fn runs_again_if_recreated(&self) -> bool {
+        self.completed.is_some() && self.repeat == Repeat::IfRecreated
+    }
+
     /// Whether no task of its name was ever created in this sandbox.
     pub(crate) fn was_never_created(&self) -> bool {
         self.creation == Creation::First
@@ -252,6 +286,7 @@ impl MemberState {
         self.recreation = match (self.member.role, spec.kubelet_type) {
             (Role::Sidecar, Some(KubeletType::Init)) => Recreation::Always,
             (Role::Init, Some(KubeletType::Init)) => Recreation::AfterFailure,
+            (Role::Sidecar, None) if self.comes_back_under_never(spec, policy) => Recreation::Always,
             _ => Recreation::ByPolicy,
         };
         self.current = Some(id);
@@ -265,6 +300,13 @@ impl MemberState {
             self.ended = None;
         }
         std::mem::replace(&mut self.creation, Creation::Again)
+    }
+
+    /// I8: under Never a kubelet tries again what could not be started only if it knows it as a native sidecar. That is never
+    /// forgotten.
+    fn comes_back_under_never(&self, spec: &ContainerSpec, policy: RestartPolicy) -> bool {
+        let is_tried_again = self.creation == Creation::Again && self.start_failure.is_some();
+        self.is_native() || policy == RestartPolicy::Never && spec.kubelet.is_some() && is_tried_again
     }
 
     /// Its newest task could not be created or started.
@@ -296,8 +338,33 @@ impl MemberState {
         self.completed = Some(exit);
     }
 
-    /// T18, R14: it runs again, and what waits for it waits.
+    /// I5: something that comes after this init is created.
+    pub(crate) fn not_waited_for(&mut self) {
+        if self.completed.is_none() {
+            self.awaited_exit = AwaitedExit::No;
+        }
+    }
+
+    /// T18: the caller's Start of something that comes after this init has succeeded.
+    pub(crate) fn followed(&mut self) {
+        self.repeat = Repeat::Followed;
+    }
+
+    /// T18: every planned container has ended.
+    pub(crate) fn all_have_ended(&mut self) {
+        if self.repeat == Repeat::Followed {
+            self.repeat = Repeat::IfRecreated;
+        }
+    }
+
+    /// T18: it runs again, and what waits for it waits.
     pub(crate) fn begin_again(&mut self) {
+        self.renew();
+        self.repeat = Repeat::Unfollowed;
+    }
+
+    /// R14: it runs again in its container, and what waits for it waits.
+    pub(crate) fn renew(&mut self) {
         self.completed = None;
         self.ended = None;
     }

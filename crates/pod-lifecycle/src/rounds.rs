@@ -37,6 +37,13 @@ impl Rounds {
         }
     }
 
+    /// J11: an init of another round has completed: its caller may create the mains only now.
+    pub(crate) fn init_completed(&mut self, quiet_until: PodTime) {
+        if let Some(until) = &mut self.another_until {
+            *until = quiet_until.max(*until);
+        }
+    }
+
     /// A main runs: another round has certainly begun (J11).
     pub(crate) fn main_runs(&mut self) {
         self.another_until = None;

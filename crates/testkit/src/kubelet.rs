@@ -13,6 +13,8 @@ mod expectation;
 pub mod fault;
 mod ledger;
 mod order;
+mod restart_all;
+mod restart_order;
 mod setup;
 mod status;
 mod sync;
@@ -29,6 +31,7 @@ use cri::{CallEnd, CallId, Cri};
 use fuzz_input::Rng;
 use ledger::Ledger;
 use order::Ending;
+use restart_order::RestartOfAll;
 use status::{Listed, State};
 use sync::{Actions, SyncInput};
 
@@ -74,6 +77,7 @@ pub(crate) struct Kubelet {
     broken: BTreeSet<usize>,
     /// When it last began to create a container.
     last_start: PodTime,
+    restart_of_all: RestartOfAll,
 }
 
 /// What the pod's worker does.
@@ -134,6 +138,7 @@ impl Kubelet {
             ledger: Ledger::default(),
             broken,
             last_start: now,
+            restart_of_all: RestartOfAll::default(),
             setup,
         }
     }
@@ -143,13 +148,13 @@ impl Kubelet {
         format!("{}-{attempt}", self.setup.containers[container].name).as_str().into()
     }
 
-    /// The one place that describes a container of a kubelet: what its annotations tell a shim.
+    /// The one place that describes a container of a kubelet: what its annotations tell a shim. Of `initContainers` they say
+    /// nothing: no release sends `io.kubernetes.container.type`.
     fn new_container(&mut self, container: usize) -> NewContainer {
         self.attempts[container] += 1;
-        let PodContainer { name, part, hook, .. } = &self.setup.containers[container];
+        let PodContainer { name, hook, .. } = &self.setup.containers[container];
         NewContainer {
             id: self.id_of(container, self.attempts[container]),
-            kubelet_type: self.setup.version.container_type(*part),
             kubelet_grace: Some(self.setup.grace),
             kubelet: Some(hook.map_or(KubeletHook::None, |_| KubeletHook::PreStop)),
             ..NewContainer::named(name)
@@ -267,8 +272,11 @@ impl Kubelet {
             KubeletVersion::Unaware => sync::decide(&input),
             KubeletVersion::Aware => aware::decide(&input),
         };
-        if self.ending.is_some() || actions.kill_pod {
+        if self.ending.is_some() || actions.kill_pod && !self.restart_of_all.is_ordered() {
             return self.end(now);
+        }
+        if self.restart_of_all.is_ordered() {
+            return self.begin_restart_of_all(now);
         }
         let Actions { mut kill, start, .. } = actions;
         self.random.shuffle(&mut kill);
@@ -314,7 +322,8 @@ impl Kubelet {
         self.note(format!("kubelet kills {id}"));
         self.ledger.killed.insert(id.clone());
         let begin = now + self.latency();
-        let (hook, timeout) = self.shares_of(id, self.setup.grace);
+        let grace = if self.restart_of_all.is_ordered() { Duration::ZERO } else { self.setup.grace };
+        let (hook, timeout) = self.shares_of(id, grace);
         self.cri.stop_container(begin + hook, id.clone(), timeout)
     }
 
@@ -355,8 +364,12 @@ impl Kubelet {
     fn synced(&mut self, now: PodTime) {
         let WorkerState::Syncing(sync) = &self.worker else { return };
         let pause = if sync.failed { AFTER_FAILURE } else { RESYNC };
+        let failed = sync.failed;
         self.worker = WorkerState::Idle;
         self.due = now + pause + pause.mul_f64(self.random.below(50) as f64 / 100.0);
+        if !failed {
+            self.end_restart_of_all();
+        }
         if self.ending.is_some() {
             self.due = now;
         } else if self.cri.changes() != self.seen {

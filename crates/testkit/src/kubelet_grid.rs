@@ -158,6 +158,7 @@ fn faults(members: &[(&str, Role)], shape: Shape) -> Vec<Vec<Command>> {
         vec![fault(Fault::Restart(millis(3000)))],
         vec![fault(Fault::Delete(GRACE))],
         vec![fault(Fault::Evict)],
+        vec![fault(Fault::RestartAll)],
         vec![
             fault(Fault::Delete(GRACE)),
             Command::Advance(millis(1000)),

@@ -13,6 +13,18 @@ const LINE_AFTER: Duration = Duration::from_secs(1);
 /// The reason is written again when a hold has lasted this long (U13).
 const REPEATS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
 
+/// A hold that may last for ever gets a line about that after this long (U13).
+const DOUBT_AFTER: Duration = Duration::from_secs(10);
+
+/// Whether a hold may last for ever, because its caller waits for the container too (S8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    No,
+    /// The line about it is due then.
+    Due(PodTime),
+    Written,
+}
+
 /// A hold (U7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
@@ -22,6 +34,7 @@ pub(crate) struct Hold {
     line_due: Option<PodTime>,
     /// How many of [`REPEATS`] are over.
     repeats: usize,
+    doubt: Doubt,
 }
 
 /// What a held container waits for. A change of this is worth a line in its log (U13).
@@ -57,7 +70,7 @@ pub(crate) enum Obstacle {
 
 impl Hold {
     pub(crate) fn new(now: PodTime) -> Self {
-        Self { since: now, waits_for: None, line_due: None, repeats: 0 }
+        Self { since: now, waits_for: None, line_due: None, repeats: 0, doubt: Doubt::No }
     }
 
     /// U6 counts from here.
@@ -70,8 +83,36 @@ impl Hold {
         self.since = now;
     }
 
-    pub(crate) fn line_due(&self) -> Option<PodTime> {
-        self.line_due
+    /// When a line is due, of either kind.
+    pub(crate) fn next_line_due(&self) -> Option<PodTime> {
+        let doubt = match self.doubt {
+            Doubt::Due(at) => Some(at),
+            Doubt::No | Doubt::Written => None,
+        };
+        self.line_due.into_iter().chain(doubt).min()
+    }
+
+    /// It may last for ever.
+    pub(crate) fn may_last(&mut self) {
+        if self.doubt == Doubt::No {
+            self.doubt = Doubt::Due(self.since + DOUBT_AFTER);
+        }
+    }
+
+    /// It ends when what it waits for has done its work.
+    pub(crate) fn will_end(&mut self) {
+        if let Doubt::Due(_) = self.doubt {
+            self.doubt = Doubt::No;
+        }
+    }
+
+    /// Whether the line about its doubt is due; it is written once.
+    pub(crate) fn take_doubt(&mut self, now: PodTime) -> bool {
+        let is_due = matches!(self.doubt, Doubt::Due(at) if now >= at);
+        if is_due {
+            self.doubt = Doubt::Written;
+        }
+        is_due
     }
 
     pub(crate) fn line_is_due(&self, now: PodTime) -> bool {

@@ -14,8 +14,8 @@ use crate::interface::operation::Operation;
 use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
 use crate::member::evidence::EndedBy;
-use crate::rules::failure::start_refused;
-use crate::rules::round::take_back_callers_stop;
+use crate::rules::failure::{fail_for_missing, start_refused};
+use crate::rules::round::{begin_again_if_recreated, take_back_callers_stop};
 use crate::state::State;
 use crate::steps::finish::note_end;
 use crate::steps::forget::forget;
@@ -44,12 +44,14 @@ pub(crate) fn create_container(
     let mut completed = None;
     if let Part::Member(index) = part {
         replace_unstarted(pod, index);
+        begin_again_if_recreated(pod, index);
         let (policy, quiet_until) = (pod.policy(), pod.now() + pod.replace_wait());
         let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
         pod.rounds.create(creation, quiet_until);
         pod.callers_stop.created_again(index);
         completed = pod.member(index).completed();
         pod.clear_failure_of(index);
+        fail_for_missing(pod, index);
         if spec.kubelet.is_some() {
             take_back_callers_stop(pod);
         }

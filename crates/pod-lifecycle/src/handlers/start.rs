@@ -17,6 +17,7 @@ use crate::interface::operation::Reach;
 use crate::interface::outcome::{Failure, Outcome, Refusal};
 use crate::interface::spec::KubeletType;
 use crate::questions::holds::{hold_reason, may_start, overruled};
+use crate::questions::order::may_be_awaited;
 use crate::questions::restarts::is_started_again;
 use crate::rules::failure::{cannot_start, start_refused};
 use crate::rules::gate::program_started;
@@ -59,13 +60,15 @@ pub(crate) fn start_container(pod: &mut State, request: RequestId, id: Container
 }
 
 /// I4: a completed init does not run again. A caller that waits for its exit, or that does not restart what exited
-/// with 0, sees that exit at once. A caller that would restart it again and again sees it running (I5).
+/// with 0, sees that exit at once. A caller that would restart it again and again sees it running (I5): one that has created
+/// what comes after it does not wait for it.
 fn start_completed_init(pod: &mut State, request: RequestId, id: ContainerId, exit: Exit) {
     let Some(container) = pod.container_mut(&id) else { return };
     container.hide(exit);
     let (pid, aware) = (container.pid(), container.spec().kubelet_type == Some(KubeletType::Init));
+    let waits = aware || container.member().is_some_and(|index| may_be_awaited(pod, index));
     announce_start(pod, &id, pid, vec![request]);
-    if aware || pod.policy() != RestartPolicy::Always {
+    if waits || pod.policy() != RestartPolicy::Always {
         finish(pod, &id, exit);
     }
 }

@@ -17,8 +17,11 @@ pub(crate) fn is_complete(pod: &State) -> bool {
         return false;
     }
     // J11: a main whose start is under way is about to run.
+    let another_round = another_round_until(pod).is_some();
     let runs = |(state, container): (&MemberState, &Container)| {
-        state.role() == Role::Main && container.is_unfinished()
+        // T18: the mains of another round come after its inits.
+        let counts = state.role() == Role::Main || (state.role() == Role::Init && another_round);
+        counts && container.is_unfinished()
     };
     let is_done = |state: &MemberState, code| policy == RestartPolicy::Never || is_last(state, code);
     let are_done = pod.mains().all(|state| state.counted_code().is_some_and(|code| is_done(state, code)));
@@ -38,9 +41,14 @@ fn is_last(state: &MemberState, code: u32) -> bool {
 /// J11: until when podshim leaves a complete pod alone. What its caller creates again after the end of a round may
 /// be the start of another round, whose mains may come within `replace-wait`.
 pub(crate) fn completion_waits_until(pod: &State) -> Option<PodTime> {
+    another_round_until(pod).filter(|until| pod.now() < *until)
+}
+
+/// Until when the mains may come of a round that has begun with the recreation of another container; `None` if none has.
+fn another_round_until(pod: &State) -> Option<PodTime> {
     let of_this_round =
         pod.mains().any(|state| state.ended().is_some_and(|ended| ended.is_of_round(pod.rounds.number())));
-    pod.rounds.another_until().filter(|until| !of_this_round && pod.now() < *until)
+    pod.rounds.another_until().filter(|_| !of_this_round)
 }
 
 /// Whether anything of a complete pod still lives.

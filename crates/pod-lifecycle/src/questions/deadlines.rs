@@ -61,7 +61,7 @@ fn startup_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 2]
             // U6 limits the wait for gates: the wait for the end of a stop has no limit (T11).
             let limit = pod.settings().filter(|_| !pod.is_stopping() && !stands_by(pod, container));
             let limit = limit.and_then(|settings| settings.gate_timeout).map(|limit| hold.since() + limit);
-            hold.line_due().into_iter().chain(limit).min()
+            hold.next_line_due().into_iter().chain(limit).min()
         }
         _ => None,
     };

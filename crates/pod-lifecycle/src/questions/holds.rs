@@ -8,7 +8,7 @@ use crate::container::Container;
 use crate::container::hold::{Obstacle, Wait};
 use crate::container::phase::{Phase, Program};
 use crate::interface::id::ContainerId;
-use crate::interface::spec::{KubeletType, StartBarrier};
+use crate::interface::spec::{Caller, KubeletType, StartBarrier};
 use crate::interface::time::show_duration;
 use crate::questions::losses::{Loss, loss_of, replacement_deadline_of};
 use crate::questions::order::{first_blocker, stands_by};
@@ -94,6 +94,22 @@ pub(crate) fn wait_of(pod: &State, container: &Container) -> Option<Wait> {
     }
     let index = first_blocker(pod, container.member()?)?.earlier;
     Some(Wait::Member(index, obstacle_of(pod, index)))
+}
+
+/// U13, S8: what may be wrong with the hold of a main that the plan does not name, in words: it may be one of its kubelet's own init
+/// containers, before whose end the kubelet creates nothing else.
+pub(crate) fn doubt_about(pod: &State, container: &Container) -> Option<String> {
+    let index = container.member().filter(|index| pod.is_unnamed(*index))?;
+    let Some(Wait::Member(_, Obstacle::NotCreated)) = wait_of(pod, container) else { return None };
+    let is_alone = pod.planned().filter(|(_, other)| other.is_held()).count() == 1;
+    let name = &pod.member(index).member().name;
+    (container.spec().caller == Caller::Cri && is_alone).then(|| {
+        format!(
+            "held: waiting for {}; if {name:?} is an init container of the pod, its kubelet waits for it, and this never ends: \
+             write podshim.io/role.{name}: none",
+            blocker(pod, container).unwrap_or_default()
+        )
+    })
 }
 
 fn obstacle_of(pod: &State, index: usize) -> Obstacle {

@@ -26,6 +26,24 @@ pub(crate) fn first_blocker(pod: &State, index: usize) -> Option<Link> {
     pod.member(index).links().iter().filter(blocks).min_by_key(|link| link.earlier).copied()
 }
 
+/// Whether a member comes after another one: a main, what waits for it, or a later one of its group, which a kubelet runs one after
+/// another. A kubelet that runs an init as an init container creates what comes after it only once it has seen the exit.
+pub(crate) fn comes_after(pod: &State, index: usize, earlier: usize) -> bool {
+    let (state, other) = (pod.member(index), pod.member(earlier));
+    let follows_in_group = index > earlier && state.member().entry == other.member().entry;
+    index != earlier && (state.role() == Role::Main || state.needs(earlier) || follows_in_group)
+}
+
+/// Whether something that comes after a member exists. What has ended and was not recreated does not.
+pub(crate) fn is_followed(pod: &State, earlier: usize) -> bool {
+    (0..pod.members().len()).any(|index| comes_after(pod, index, earlier) && !pod.is_gone(index))
+}
+
+/// I5: whether the caller of an init may be waiting for its exit.
+pub(crate) fn may_be_awaited(pod: &State, init: usize) -> bool {
+    pod.member(init).exit_may_be_awaited() && !is_followed(pod, init)
+}
+
 /// The main that keeps another container from ever starting: it has ended without what the other waits for, and
 /// under Never its caller does not recreate it.
 pub(crate) fn never_done(pod: &State, index: usize) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! What the last exit of a container means: it is final, it is hidden, or a restart begins (R1, R2, R7, I3 to I7, J9, V2).
 //!
 //! Owns that decision, once nothing of the container is left (CONTRACT §6). Never decides whether a program runs again:
-//! `questions::restarts` does. Changes: container, ending, hooks, restarts, member.
+//! `questions::restarts` does. Changes: container, ending, hooks, restarts, member, rounds.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::member::MemberState;
 use crate::member::evidence::EndedBy;
 use crate::questions::evidence::ended_by;
 use crate::questions::grace::grace_of;
-use crate::questions::order::stands_by;
+use crate::questions::order::{may_be_awaited, stands_by};
 use crate::questions::pod_restart::{is_renewed, restarts_pod};
 use crate::questions::restarts::{LastRun, is_not_repeated, is_restart_wanted, restarts_after};
 use crate::rules::failure::{fail_pod, stop_if_fatal};
@@ -151,9 +151,7 @@ fn fail_group_of(pod: &mut State, id: &ContainerId) {
 fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
     let Some(container) = pod.container(id) else { return };
     let Some(index) = container.member() else { return };
-    // A kubelet that runs it as an init container creates mains, and what waits for this init, only once it has
-    // seen this exit.
-    let later_exists = pod.planned().any(|(state, _)| state.role() == Role::Main || state.needs(index));
+    let is_awaited = may_be_awaited(pod, index);
     // R14: what callers have seen end cannot run again with its pod.
     let may_run_again = pod.restarts_as_a_whole();
     let hides = (pod.policy() == RestartPolicy::Always || may_run_again)
@@ -162,8 +160,10 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
         // Its Start was not answered: its caller kills and deletes it, and waits for the exit.
         && !container.ending.is_killed()
         && !pod.is_stopping()
-        && later_exists;
+        && !is_awaited;
     pod.member_mut(index).complete(exit);
+    let quiet_until = pod.now() + pod.replace_wait();
+    pod.rounds.init_completed(quiet_until);
     pod.mark_changed();
     if !hides {
         return finish(pod, id, exit);

@@ -10,6 +10,7 @@ use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
 use crate::interface::stop_cause::StopCause;
 use crate::member::evidence::EndedBy;
+use crate::questions::order::{comes_after, is_followed};
 use crate::questions::restarts::{LastRun, is_not_repeated};
 use crate::rules::stop::begin_stop;
 use crate::state::State;
@@ -20,6 +21,32 @@ pub(crate) fn fail_pod(pod: &mut State, index: usize, reason: String) {
     fail_and_note(pod, index, reason);
     let is_init = pod.member(index).role() == Role::Init;
     begin_stop(pod, if is_init { StopCause::InitFailed } else { StopCause::SidecarFailed });
+}
+
+/// I8: whether nothing that waits for a sidecar whose start has failed can start, if its caller does not try it again.
+fn is_missing(pod: &State, index: usize) -> bool {
+    let state = pod.member(index);
+    pod.recreates_nothing()
+        && state.role() == Role::Sidecar
+        && !state.is_native()
+        && !state.gate.is_open()
+        && state.pair.is_active()
+}
+
+/// I8: a caller creates what comes after a sidecar that could not be started: so it does not try that one again.
+pub(crate) fn fail_for_missing(pod: &mut State, created: usize) {
+    let missing = (0..pod.members().len()).find(|index| {
+        is_missing(pod, *index)
+            && pod.member(*index).start_failure().is_some()
+            && comes_after(pod, created, *index)
+    });
+    if let Some(index) = missing
+        && !pod.is_stopping()
+        && pod.failure().is_none()
+    {
+        let why = pod.member(index).start_failure().unwrap_or_default().to_owned();
+        fail_pod(pod, index, format!("could not be started: {why}"));
+    }
 }
 
 /// From now on no container starts, and held ones end with that reason.
@@ -59,14 +86,13 @@ pub(crate) fn start_refused(pod: &mut State, id: Option<&ContainerId>, index: us
 }
 
 /// I2, I8: an init that cannot start fails a pod in which failed inits are not retried; under Never so does a
-/// sidecar that others wait for.
+/// sidecar that others wait for, once something that comes after it exists: until then its kubelet may know it as a native sidecar
+/// and try it again.
 pub(crate) fn cannot_start(pod: &mut State, index: usize, why: &str) {
     let state = pod.member(index);
     let fatal = match state.role() {
         Role::Init => is_not_repeated(pod, index, LastRun::NotStarted),
-        Role::Sidecar => {
-            pod.recreates_nothing() && !state.is_native() && !state.gate.is_open() && state.pair.is_active()
-        }
+        Role::Sidecar => is_missing(pod, index) && is_followed(pod, index),
         Role::Main => false,
     };
     if fatal && !pod.is_stopping() && pod.failure().is_none() {

@@ -1,7 +1,7 @@
 //! The end of a stop, and with it of a round (T14, T18).
 //!
 //! Owns when a stop is over, and what goes on then. Never begins a stop: `rules::stop` does.
-//! Changes: container, hold, ending, hooks, callers stop, member, pair, rounds, stop.
+//! Changes: container, hold, ending, hooks, callers stop, member, pair, rounds, failure, stop.
 
 use pod_spec::Role;
 
@@ -10,7 +10,7 @@ use crate::interface::stop_cause::StopCause;
 use crate::member::gate::NewestTask;
 use crate::questions::completion::others_may_be_stopped_yet;
 use crate::questions::grace::grace_of;
-use crate::questions::order::turn_has_come;
+use crate::questions::order::{comes_after, turn_has_come};
 use crate::questions::pod_restart::resumes_at;
 use crate::rules::gate::program_started;
 use crate::state::State;
@@ -44,12 +44,55 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
 /// start. A shim sees no RemoveContainer: the sign is that the caller stopped a completed init, and nothing is left.
 /// Here for containers that ended one by one; at the end of a stop it is `end_stop`.
 pub(crate) fn begin_again_if_emptied(pod: &mut State) {
+    note_end_of_all(pod);
     if pod.is_stopping() || !forget_stopped_inits(pod) {
         return;
     }
     pod.rounds.end();
     begin_round(pod);
     pod.note("another round begins: nothing of the pod is left");
+}
+
+/// T18: from now on a completed init that is created again before anything that comes after it runs again.
+fn note_end_of_all(pod: &mut State) {
+    if (0..pod.members().len()).all(|index| pod.is_gone(index)) {
+        for index in 0..pod.members().len() {
+            pod.member_mut(index).all_have_ended();
+        }
+    }
+}
+
+/// T18: a caller creates a planned container. A completed init that comes back once everything has ended runs again.
+pub(crate) fn begin_again_if_recreated(pod: &mut State, index: usize) {
+    for init in 0..pod.members().len() {
+        if comes_after(pod, index, init) {
+            pod.member_mut(init).not_waited_for();
+        }
+    }
+    let is_first = (0..pod.members().len()).all(|index| pod.is_gone(index));
+    if is_first && !pod.is_stopping() && !pod.member(index).was_never_created() {
+        clear_failure_after(pod, index);
+    }
+    if !pod.member(index).runs_again_if_recreated() {
+        return;
+    }
+    pod.member_mut(index).begin_again();
+    pod.note(format!("{} runs again: its caller has stopped all containers", pod.member(index)));
+    if !is_first || pod.is_stopping() {
+        return;
+    }
+    pod.rounds.end();
+    begin_round(pod);
+    pod.note("another round begins: nothing of the pod is left");
+}
+
+/// I2: a caller creates again what comes before the container that failed the pod, and nothing of the pod is left: it makes all
+/// of it again, and the failed one will be next.
+fn clear_failure_after(pod: &mut State, index: usize) {
+    let failed = pod.failure().map(|failure| failure.member);
+    if let Some(failed) = failed.filter(|failed| comes_after(pod, *failed, index)) {
+        pod.clear_failure_of(failed);
+    }
 }
 
 /// T18: the completed inits that their caller stopped run again, if nothing planned is left. Returns whether there are any.

@@ -13,7 +13,7 @@ use crate::interface::exit::{Exit, NEVER_RAN};
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
 use crate::interface::time::show_duration;
-use crate::questions::holds::{blocker, is_tried_again, may_start, wait_of};
+use crate::questions::holds::{blocker, doubt_about, is_tried_again, may_start, wait_of};
 use crate::questions::order::{never_done, stands_by};
 use crate::rules::failure::cannot_start;
 use crate::rules::gate::send_check;
@@ -102,13 +102,23 @@ pub(crate) fn startup_timers(pod: &mut State, id: &ContainerId) {
     }
 }
 
-/// Writes what a held container waits for: after a second, when that changes, and after 1, 10 and 60 minutes.
+/// Writes what a held container waits for: after a second, when that changes, and after 1, 10 and 60 minutes; and after 10 s what
+/// may make it wait for ever.
 fn hold_timer(pod: &mut State, id: &ContainerId) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
     let wait = wait_of(pod, container);
+    let doubt = doubt_about(pod, container);
     let Some(hold) = pod.container_mut(id).and_then(Container::hold_mut) else { return };
     hold.waits_for(wait, now);
+    match doubt {
+        Some(_) => hold.may_last(),
+        None => hold.will_end(),
+    }
+    if let (Some(line), true) = (doubt, hold.take_doubt(now)) {
+        pod.emit_change(Action::Warn(format!("container {id}: {line}")));
+        return pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
+    }
     if !hold.line_is_due(now) {
         return;
     }

@@ -21,6 +21,6 @@ pub(crate) fn begin_again(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };
     container.begin_again();
     let Some(index) = pod.container(id).and_then(Container::member) else { return };
-    pod.member_mut(index).begin_again();
+    pod.member_mut(index).renew();
     pod.note(format!("{} is held for the pod's restart", pod.member(index)));
 }

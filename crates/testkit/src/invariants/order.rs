@@ -382,14 +382,20 @@ impl Invariants {
         }
     }
 
-    /// T18: a completed init is forgotten only if its caller stopped it and no planned container is left.
+    /// T18: a completed init is forgotten only if its caller stopped it and no planned container is left, or creates it again and
+    /// nothing that comes after it is left.
     fn init_runs_again(&mut self, init: &str) -> Verdict {
         let name = init.trim_start_matches("init ").trim_matches('"').to_owned();
-        if !self.asked.contains(&name) {
-            return self.violated(format!("{init} runs again, though no caller stopped it (T18)"));
+        let recreated = matches!(&self.asking, Some(Request::Create { spec, .. }) if spec.name == name);
+        if !self.asked.contains(&name) && !recreated {
+            return self
+                .violated(format!("{init} runs again, though no caller stopped or recreated it (T18)"));
         }
-        let left =
-            self.containers.iter().find(|(_, it)| it.role.is_some() && it.started && it.shown.is_none());
+        let left = self.containers.iter().find(|(_, it)| {
+            let waits = self.waits(&it.name).iter().any(|(other, _)| *other == name);
+            let comes_after = it.role == Some(Role::Main) || waits;
+            it.role.is_some() && it.started && it.shown.is_none() && (comes_after || !recreated)
+        });
         if let Some((left, _)) = left {
             return self.violated(format!("{init} runs again, though {left} lives (T18)"));
         }

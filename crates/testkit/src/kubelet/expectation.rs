@@ -29,7 +29,7 @@ impl Kubelet {
     /// What keeps the pod from its promise.
     pub(crate) fn unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
         let policy = self.setup.policy;
-        if let Some(collateral) = self.collateral(plan) {
+        if let Some(collateral) = self.collateral(plan).or_else(|| self.not_run_again(plan)) {
             return Some(collateral);
         }
         match (self.is_over(), self.has_been_ordered_to_end(), policy) {
@@ -56,6 +56,20 @@ impl Kubelet {
             State::Created | State::Running => true,
         })?;
         Some(format!("{} outlasts the pod's grace", late.id))
+    }
+
+    /// T18: an init that its kubelet has removed together with all other containers runs again, if the kubelet makes it before what
+    /// comes after it.
+    fn not_run_again(&self, plan: Option<&Plan>) -> Option<String> {
+        let init = self.still_owed().filter(|_| !self.has_been_ordered_to_end() && self.broken.is_empty())?;
+        let place =
+            |container: usize| plan?.member(&self.setup.containers[container].name).map(|(place, _)| place);
+        let is_before =
+            |before: usize| self.role(plan, before) == Some(Role::Init) && place(before) < place(init);
+        let comes_first = self.setup.version == KubeletVersion::Aware || (0..init).all(is_before);
+        (comes_first && !has_fatal(plan) && self.role(plan, init) == Some(Role::Init)).then(|| {
+            format!("init {} has not run again, though all were restarted", self.setup.containers[init].name)
+        })
     }
 
     /// T12a: the stop of one container of several ends no other.
@@ -152,6 +166,10 @@ impl Kubelet {
                 Some(Role::Init) if self.setup.version == KubeletVersion::Aware => {
                     newest.is_some_and(|newest| !matches!(newest.state, State::Exited { code: 0, .. }))
                 }
+                // Its caller may be waiting for its exit, as far as podshim knows, until what comes after it lives (I5).
+                Some(Role::Init) if !self.broken.is_empty() => !newest.is_some_and(|newest| {
+                    matches!(newest.state, State::Running | State::Exited { code: 0, .. })
+                }),
                 Some(Role::Init) => !newest.is_some_and(|newest| newest.state == State::Running),
                 _ => !newest.is_some_and(|newest| self.serves(newest)),
             }

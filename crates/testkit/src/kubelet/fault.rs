@@ -31,6 +31,8 @@ pub enum Fault {
     Crash(String, u32),
     /// The kernel kills its program for memory.
     OutOfMemory(String),
+    /// A restart rule has matched (KEP-5532): the kubelet ends and removes all containers, and makes them again.
+    RestartAll,
     /// The kubelet ends and is back after that time.
     Restart(Duration),
     /// The pod is deleted with that grace.
@@ -51,7 +53,7 @@ impl Fault {
             | Self::Broken(name, _)
             | Self::Crash(name, _)
             | Self::OutOfMemory(name) => Some(name),
-            Self::Restart(_) | Self::Delete(_) | Self::Evict => None,
+            Self::RestartAll | Self::Restart(_) | Self::Delete(_) | Self::Evict => None,
         }
     }
 
@@ -76,6 +78,7 @@ impl Fault {
                 Self::Crash(name()?, code.parse().map_err(|_| format!("{code:?} is no exit code"))?)
             }
             "oom" => Self::OutOfMemory(name()?),
+            "restart-all" => Self::RestartAll,
             "restart" => Self::Restart(duration(1)?),
             "delete" => Self::Delete(duration(1)?),
             "evict" => Self::Evict,
@@ -95,6 +98,7 @@ impl fmt::Display for Fault {
             Self::Broken(name, kind) => write!(f, "broken {name} {kind}"),
             Self::Crash(name, code) => write!(f, "crash {name} {code}"),
             Self::OutOfMemory(name) => write!(f, "oom {name}"),
+            Self::RestartAll => f.write_str("restart-all"),
             Self::Restart(time) => write!(f, "restart {}", show_duration(*time)),
             Self::Delete(grace) => write!(f, "delete {}", show_duration(*grace)),
             Self::Evict => f.write_str("evict"),
@@ -134,6 +138,7 @@ impl Kubelet {
                 }
             }
             Fault::Broken(name, _) => self.broken.extend(self.index_of(name)),
+            Fault::RestartAll => self.order_restart_of_all(now),
             Fault::Restart(time) => self.restart(now, *time),
             Fault::Delete(grace) => self.order_end(now, EndOrder::Delete(*grace)),
             Fault::Evict => self.order_end(now, EndOrder::Evict),

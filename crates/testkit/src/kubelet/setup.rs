@@ -4,7 +4,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::KubeletType;
 use pod_spec::RestartPolicy;
 
 use crate::text::{parse_duration, show_duration};
@@ -30,7 +29,7 @@ pub struct KubeletSetup {
 /// What a kubelet knows of sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeletVersion {
-    /// 1.20: all containers are regular ones, and have no type annotation.
+    /// 1.20: all containers are regular ones.
     Unaware,
     /// 1.29 and later: inits and native sidecars are init containers.
     Aware,
@@ -58,17 +57,6 @@ pub enum SpecPart {
     Init,
     /// `initContainers` with `restartPolicy: Always`.
     Sidecar,
-}
-
-impl KubeletVersion {
-    /// `io.kubernetes.container.type`.
-    pub(super) fn container_type(self, part: SpecPart) -> Option<KubeletType> {
-        match (self, part) {
-            (Self::Unaware, _) => None,
-            (Self::Aware, SpecPart::Regular) => Some(KubeletType::Regular),
-            (Self::Aware, SpecPart::Init | SpecPart::Sidecar) => Some(KubeletType::Init),
-        }
-    }
 }
 
 impl PodContainer {

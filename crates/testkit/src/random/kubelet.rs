@@ -66,11 +66,13 @@ pub enum FaultKind {
     Evict,
     /// Any of them together.
     Mixed,
+    /// All containers are restarted in the living sandbox (RestartAllContainers).
+    RestartAll,
     /// Only keys of the pod's author: `restart`, `after`, `exit-codes=real`, and programs that fail.
     Keys,
 }
 
-const FAULT_KINDS: [(&str, FaultKind); 17] = [
+const FAULT_KINDS: [(&str, FaultKind); 18] = [
     ("none", FaultKind::None),
     ("probe", FaultKind::Probe),
     ("probes", FaultKind::Probes),
@@ -88,6 +90,7 @@ const FAULT_KINDS: [(&str, FaultKind); 17] = [
     ("evict", FaultKind::Evict),
     ("mixed", FaultKind::Mixed),
     ("keys", FaultKind::Keys),
+    ("restart-all", FaultKind::RestartAll),
 ];
 
 impl FaultKind {
@@ -277,6 +280,17 @@ fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String])
                 after.push(fault(Fault::Restart(millis(3000))));
             }
         }
+        FaultKind::RestartAll => {
+            for _ in 0..1 + random.below(2) {
+                if random.percent(60) {
+                    after.push(fault(Fault::Crash(name(random), 42)));
+                }
+                after.push(fault(Fault::RestartAll));
+                if random.percent(20) {
+                    after.push(fault(Fault::Restart(millis(3000))));
+                }
+            }
+        }
         FaultKind::Evict => after.push(fault(Fault::Evict)),
         FaultKind::Mixed => {
             for _ in 0..2 + random.below(6) {
@@ -392,8 +406,18 @@ mod tests {
     fn every_trouble_is_tried() {
         let text: String = runs().map(|run| run.scenario().to_string()).collect();
         for word in [
-            "liveness", "startup", "image", "pull", "forget", "broken", "crash", "oom", "restart", "delete",
+            "liveness",
+            "startup",
+            "image",
+            "pull",
+            "forget",
+            "broken",
+            "crash",
+            "oom",
+            "restart",
+            "delete",
             "evict",
+            "restart-all",
         ] {
             assert!(text.contains(&format!("\nfault {word}")), "no {word}");
         }

@@ -1,0 +1,74 @@
+//! RestartAllContainers (KEP-5532; a kubelet of 1.35 and later): all containers of the living sandbox are killed and removed, and the
+//! next sync makes them again, inits among them.
+//!
+//! Owns what the kubelet does; how far that is are the facts of `restart_order`.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+use pod_lifecycle::{ContainerId, PodTime};
+
+use super::restart_order::Stage;
+use super::setup::SpecPart;
+use super::{Kubelet, Sync, WorkerState};
+
+impl Kubelet {
+    pub(super) fn order_restart_of_all(&mut self, now: PodTime) {
+        if self.ending.is_none() && !matches!(self.worker, WorkerState::Over | WorkerState::Ending) {
+            self.restart_of_all.stage = Stage::Ordered;
+            self.relist(now);
+        }
+    }
+
+    /// The regular containers are killed first, each with the shortest grace, one after another.
+    pub(super) fn begin_restart_of_all(&mut self, now: PodTime) {
+        self.restart_of_all.stage = Stage::Killing;
+        let mut kills = self.cri.listed().running();
+        let is_init = |id: &ContainerId| {
+            let listed = self.cri.listed().get(id);
+            listed.is_some_and(|listed| self.setup.containers[listed.container].part != SpecPart::Regular)
+        };
+        kills.sort_by_key(|id| is_init(id));
+        self.note("kubelet restarts all containers".to_owned());
+        self.worker = WorkerState::Syncing(Sync {
+            kills: kills.into(),
+            starts: VecDeque::new(),
+            dead_since: BTreeMap::new(),
+            waits_for: None,
+            starts_init: false,
+            failed: false,
+        });
+        self.go_on(now);
+    }
+
+    /// All have been killed: they are removed, and the next sync finds none.
+    pub(super) fn end_restart_of_all(&mut self) {
+        if self.restart_of_all.stage != Stage::Killing {
+            return;
+        }
+        self.restart_of_all.stage = Stage::No;
+        for container in 0..self.setup.containers.len() {
+            let ids = (1..=self.attempts[container]).map(|attempt| self.id_of(container, attempt));
+            let before = |other: usize| self.restart_of_all.before.get(other).copied().unwrap_or_default();
+            let came_after =
+                (container + 1..self.attempts.len()).any(|other| self.attempts[other] > before(other));
+            if came_after && ids.into_iter().any(|id| self.ledger.ended_well.contains(&id)) {
+                self.restart_of_all.owed.insert(container, self.attempts[container] + 1);
+            }
+            self.cri.remove_dead(container);
+        }
+        self.restart_of_all.before.clone_from(&self.attempts);
+        self.failed_probes.clear();
+        self.back_off.forget();
+    }
+
+    /// A container that had completed and has not run again since all were restarted.
+    pub(super) fn still_owed(&self) -> Option<usize> {
+        let has_run = |container: usize, since: u32| {
+            let ids = (since..=self.attempts[container]).map(|attempt| self.id_of(container, attempt));
+            ids.into_iter().any(|id| self.ledger.ran.contains(&id))
+        };
+        let mut owed = self.restart_of_all.owed.iter();
+        owed.find(|(container, since)| !has_run(**container, **since)).map(|(container, _)| *container)
+    }
+}
