@@ -10,6 +10,7 @@ pub(crate) mod freezer;
 pub(crate) mod gate_probe;
 pub(crate) mod hold;
 pub(crate) mod hooks;
+pub(crate) mod overdue;
 pub(crate) mod phase;
 pub(crate) mod restarts;
 pub(crate) mod takeover;
@@ -21,6 +22,7 @@ use crate::container::exec::{Exec, ExecPhase};
 use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hooks::Hooks;
+use crate::container::overdue::Overdue;
 use crate::container::phase::{BeforeRemoval, DeferredSignal, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
@@ -52,6 +54,7 @@ pub(crate) struct Container {
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
     pub(crate) takeover: Takeover,
+    pub(crate) overdue: Overdue,
 }
 
 /// A create that has ended.
@@ -330,6 +333,19 @@ impl Container {
             Phase::EndingUnrun { .. } | Phase::Draining { .. } => InspectedState::Ending,
             Phase::Stopped { .. } | Phase::Removing { .. } => InspectedState::Stopped,
         }
+    }
+
+    /// The operation that makes or starts a process, if one is under way.
+    pub(crate) fn making(&self) -> Option<OpId> {
+        match self.phase {
+            Phase::Starting { op, .. } | Phase::Recreating { op, .. } => Some(op),
+            _ => None,
+        }
+    }
+
+    /// Whether its process has exited while it was being started.
+    pub(crate) fn exited_during_start(&self) -> bool {
+        matches!(self.phase, Phase::Starting { early_exit: Some(_), .. })
     }
 
     /// What waits here for the end of an operation.

@@ -16,6 +16,7 @@
 //!
 //! * `now` never goes backwards.
 //! * Each [`Action::Run`] is answered by exactly one [`Event::Done`] with its id.
+//! * After [`Action::GiveUp`] that answer comes at once, and what the operation still makes is never announced.
 //! * An operation that failed to create a process has left no process, and after a failed Start the program does not
 //!   run.
 //! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.

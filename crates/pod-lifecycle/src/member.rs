@@ -292,10 +292,14 @@ impl MemberState {
         self.current = Some(id);
         self.asked = None;
         self.start_failure = None;
-        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
-        let kept = self.member.role == Role::Main
-            && policy != RestartPolicy::Always
-            && self.counted_code().is_some();
+        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again, but under Never one that
+        // has failed is created once more on purpose.
+        let counts = match policy {
+            RestartPolicy::Always => false,
+            RestartPolicy::OnFailure => true,
+            RestartPolicy::Never => !self.ended().is_some_and(Ended::is_failure),
+        };
+        let kept = self.member.role == Role::Main && counts && self.counted_code().is_some();
         if !kept {
             self.ended = None;
         }

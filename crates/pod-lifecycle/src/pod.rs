@@ -39,6 +39,7 @@ use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of
 use crate::questions::stop_order::stop_order;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
+use crate::rules::given_up::give_up_operations;
 use crate::rules::hooks::run_on_terminate_hooks;
 use crate::rules::lone_stop::judge_callers_stop;
 use crate::rules::pod_restart::renew_waiting;
@@ -59,20 +60,22 @@ const MOST_ROUNDS: usize = 10_000;
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 15] = [
+const RULES: [fn(&mut State); 16] = [
     detect_sandbox_end,
     detect_callers_stop,
     judge_callers_stop,
+    count_ends,
+    // H1, T11: the end of the last main is T0 for what follows.
+    detect_completion,
     apply_budget,
     run_on_terminate_hooks,
     take_turns,
     renew_waiting,
     end_restarts,
+    give_up_operations,
     end_takeovers,
     apply_container_timers,
     release_held,
-    count_ends,
-    detect_completion,
     end_stop_if_over,
     begin_again_if_emptied,
 ];

@@ -2,6 +2,8 @@
 //!
 //! Owns these counts and times. Decides nothing: what follows from them is decided above.
 
+use std::time::Duration;
+
 use crate::interface::time::PodTime;
 use crate::member::Creation;
 
@@ -10,7 +12,7 @@ use crate::member::Creation;
 pub(crate) struct Rounds {
     over: u32,
     another_until: Option<PodTime>,
-    create_quiet_until: PodTime,
+    created_at: PodTime,
 }
 
 impl Rounds {
@@ -24,16 +26,16 @@ impl Rounds {
         self.another_until
     }
 
-    /// I8: until then the caller may still be creating containers.
-    pub(crate) fn create_quiet_until(self) -> PodTime {
-        self.create_quiet_until
+    /// I8: when the caller last created a container; others may follow.
+    pub(crate) fn created_at(self) -> PodTime {
+        self.created_at
     }
 
-    /// A caller creates a planned container, and may create others until `quiet_until`.
-    pub(crate) fn create(&mut self, creation: Creation, quiet_until: PodTime) {
-        self.create_quiet_until = quiet_until;
+    /// A caller creates a planned container, and may create others for that long.
+    pub(crate) fn create(&mut self, creation: Creation, now: PodTime, wait: Duration) {
+        self.created_at = now;
         if creation == Creation::Again {
-            self.another_until.get_or_insert(quiet_until);
+            self.another_until.get_or_insert(now + wait);
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod completion;
 pub(crate) mod exit;
 pub(crate) mod failure;
 pub(crate) mod gate;
+pub(crate) mod given_up;
 pub(crate) mod hooks;
 pub(crate) mod lone_stop;
 pub(crate) mod pod_restart;

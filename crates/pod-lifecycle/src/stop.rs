@@ -20,13 +20,15 @@ pub const MIN_KILL_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct Stop {
     cause: StopCause,
     budget: Budget,
+    /// K11: it has no time for hooks, and what it has is shared.
+    hurried: bool,
 }
 
 impl Stop {
     /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5).
     pub(crate) fn begin(before: Option<&Self>, cause: StopCause, limit: Option<PodTime>) -> Self {
         let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
-        Self { cause, budget }
+        Self { cause, budget, hurried: cause == StopCause::ZeroGrace }
     }
 
     pub(crate) fn cause(&self) -> StopCause {
@@ -49,7 +51,7 @@ impl Stop {
             (_, StopCause::Sandbox(_)) => true,
             (was, StopCause::Requested) => was != StopCause::Requested,
             // R14: a caller that stops the pod wins.
-            (StopCause::Restart, StopCause::Caller) => true,
+            (StopCause::Restart, StopCause::Caller | StopCause::ZeroGrace) => true,
             _ => false,
         }
     }
@@ -92,7 +94,17 @@ impl Stop {
     }
 
     pub(crate) fn is_zero_grace(&self) -> bool {
-        self.cause == StopCause::ZeroGrace
+        self.hurried
+    }
+
+    pub(crate) fn is_of_sandbox(&self) -> bool {
+        matches!(self.cause, StopCause::Sandbox(_))
+    }
+
+    /// K11, T9: it must be over by then, as if it had begun by a caller's SIGKILL.
+    pub(crate) fn hurry(&mut self, limit: Option<PodTime>) {
+        self.hurried = true;
+        self.budget = self.budget.tightened(StopCause::ZeroGrace, limit);
     }
 
     /// When its time is over, as long as podshim counts it and some is left.

@@ -10,7 +10,7 @@ mod sources;
 use sources::{sources, without_tests};
 
 /// A part, what stands before its verbs in other files, and the files that declare these.
-const PARTS: [(&str, &str, &[&str]); 15] = [
+const PARTS: [(&str, &str, &[&str]); 16] = [
     ("container", "container.", &["container.rs", "container/events.rs"]),
     ("container", "Container::", &["container.rs", "container/events.rs"]),
     ("hold", "hold.", &["container/hold.rs"]),
@@ -21,6 +21,7 @@ const PARTS: [(&str, &str, &[&str]); 15] = [
     ("restarts", ".restarts.", &["container/restarts.rs", "pod_restarts.rs"]),
     ("callers stop", ".callers_stop.", &["callers_stop.rs"]),
     ("takeover", ".takeover.", &["container/takeover.rs"]),
+    ("overdue", ".overdue.", &["container/overdue.rs"]),
     ("member", "member_mut(index).", &["member.rs"]),
     ("gate", ".gate.", &["member/gate.rs"]),
     ("pair", ".pair.", &["member/pair.rs"]),

@@ -27,6 +27,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::Signal { target, signal, reach, cause } => send_signal(state, &target, signal, reach, cause),
         Action::Thaw { container } => thaw(state, &container),
         Action::Reply { request, result } => state.requests.answer(request, result),
+        Action::GiveUp { op, container } => operations::give_up(state, op, &container),
         Action::GiveUpCreate { container } => {
             if let Some(resources) = state.container(&container) {
                 resources.give_up_create();

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::OomWatch;
+use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::{self, ExitWatch};
+use oci_runtime::runtime::DeleteMode;
 use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
 use tracing::warn;
 
@@ -27,6 +29,10 @@ const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 /// event: the pod must know a process before it is fed its exit. `None`: the operation goes on.
 pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Event, Option<Watch>)> {
     let Completion { op, container, mut outcome, result } = completion;
+    if state.given_up.remove(&op) {
+        end_late(state, &container, result);
+        return None;
+    }
     let mut new_process = None;
     match result {
         OperationResult::Nothing => {}
@@ -86,6 +92,30 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         }
     }
     Some((Event::Done { op, outcome, at: wall_now() }, new_process))
+}
+
+/// T10: the pod's answer to an operation that it has given up.
+pub(crate) fn given_up(op: OpId) -> Event {
+    let outcome = Outcome::Failed(failure("the OCI runtime had not answered when the container was to end"));
+    Event::Done { op, outcome, at: wall_now() }
+}
+
+/// Ends what an operation has made that was given up: the pod knows nothing of it.
+fn end_late(state: &State, id: &ContainerId, result: OperationResult) {
+    let OperationResult::Recreated(new) = result else { return };
+    let process = new.incarnation.process().clone();
+    if let Err(error) = process.signal(SignalNumber::KILL) {
+        warn!(container = %id, %error, "cannot end a process that nothing waits for any more");
+    }
+    let Some(resources) = state.container(id) else { return };
+    let (runtime, turn) = (resources.runtime().clone(), resources.turn());
+    tokio::task::spawn_local(async move {
+        let _alone = turn.lock().await;
+        if let Err(error) = runtime.delete(DeleteMode::Force).await {
+            warn!(container = runtime.id(), %error, "cannot remove a process that nothing waits for any more");
+        }
+        drop(new);
+    });
 }
 
 /// Whether an Update came while the process was created (R6): its caller was answered that the limits hold.

@@ -98,6 +98,7 @@ fn on_report(state: &mut State, report: Report) {
             }
         }
         Report::NotUpdated(failed) => reads::update_failed(state, *failed),
+        Report::GivenUp { op } => feed(state, completions::given_up(op)),
     }
 }
 

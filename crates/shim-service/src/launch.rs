@@ -11,7 +11,9 @@ use oci_runtime::cgroup::{Cgroup, KeptGroups, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::Charge;
-use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, GroupsLeft, Launched, RestoreOptions};
+use oci_runtime::runtime::{
+    Container, CreateOptions, DeleteMode, GiveUp, GroupsLeft, Launched, RestoreOptions,
+};
 use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
 use pod_lifecycle::{Failure, RefusalKind};
 use tokio::sync::Notify;
@@ -65,6 +67,12 @@ impl Launcher {
     /// Counts the OCI runtime's processor time as `charge`.
     pub(crate) fn charged_to(mut self, charge: Charge) -> Self {
         self.runtime = self.runtime.charged_to(charge);
+        self
+    }
+
+    /// Its calls of the OCI runtime end when they are given up (T10).
+    pub(crate) fn until(mut self, give_up: GiveUp) -> Self {
+        self.runtime = self.runtime.until(give_up);
         self
     }
 

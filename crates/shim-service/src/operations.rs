@@ -23,7 +23,7 @@ use crate::gate;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
-use crate::report::{CompletionReporter, OperationResult, Removal};
+use crate::report::{CompletionReporter, OperationResult, Removal, Report};
 use crate::resources::{Resources, RootfsUse};
 use crate::sandbox_requests;
 use crate::state::State;
@@ -138,14 +138,16 @@ fn create_completed(resources: &Resources, done: CompletionReporter) {
 
 /// `runtime start` ends when it has woken its init, which then still has to execute the program: a signal that is sent in
 /// between would end the init. So the operation ends when the program runs, and the pod keeps signals until then.
-fn start(resources: &Resources, done: CompletionReporter) {
+fn start(resources: &mut Resources, done: CompletionReporter) {
     // The log needs its own line: no request starts the program of a held container.
     info!(container = resources.runtime().id(), "start");
-    let runtime = resources.runtime().clone();
+    let give_up = resources.making_begins(done.op());
+    let (runtime, turn) = (resources.runtime().until(give_up), resources.turn());
     let init = resources.incarnation();
     let init =
         init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
     done.spawn(async move {
+        let _alone = turn.lock().await;
         let started = runtime.start().await;
         let Some((process, runtime_init)) = init else { return started.map_err(runtime_failure) };
         let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
@@ -169,12 +171,18 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let launcher = resources.launcher().charged_to(Charge::Restarts);
+    let give_up = resources.making_begins(done.op());
+    let launcher = resources.launcher().charged_to(Charge::Restarts).until(give_up.clone());
+    let turn = resources.turn();
     let is_first = has_had_no_process(resources);
     let (before, legacy) = (resources.take_incarnation(), resources.legacy());
     let throttle = resources.context().throttle.clone();
     tokio::task::spawn_local(async move {
-        let _turn = throttle.acquire().await;
+        let _alone = turn.lock().await;
+        let _share = tokio::select! {
+            share = throttle.acquire() => share,
+            () = give_up.given() => None,
+        };
         let new = match is_first {
             true => launcher.create_late(streams).await,
             false => launcher.recreate(streams, before, legacy).await,
@@ -184,6 +192,16 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
             Err(failure) => done.fail(failure),
         }
     });
+}
+
+/// T10: the pod's answer comes now, while the calls are being ended. What they still make is ended by `completions`.
+pub(crate) fn give_up(state: &mut State, op: OpId, id: &ContainerId) {
+    if !state.container_mut(id).is_some_and(|resources| resources.give_up(op)) {
+        return;
+    }
+    warn!(container = %id, "the OCI runtime is not waited for any more: the container is to end");
+    state.given_up.insert(op);
+    let _ = state.reports.send(Report::GivenUp { op });
 }
 
 fn remove(resources: &mut Resources, done: CompletionReporter) {
@@ -198,7 +216,9 @@ fn remove(resources: &mut Resources, done: CompletionReporter) {
     let (console, stdio) = resources.take_streams();
     let was_created = !has_had_no_process(resources);
     let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
+    let turn = resources.turn();
     tokio::task::spawn_local(async move {
+        let _alone = turn.lock().await;
         // At the same time: a slow drain must not take the time of the runtime's delete (trap 12).
         let delete = async {
             match was_created {

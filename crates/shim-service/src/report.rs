@@ -18,17 +18,29 @@ pub(crate) type ReportSender = mpsc::UnboundedSender<Report>;
 /// What a task of the owner reports.
 pub(crate) enum Report {
     Completed(Completion),
-    Exited { target: Target, exit: oci_runtime::reaper::Exit },
-    OutOfMemory { container: ContainerId },
-    Updated { container: ContainerId, limits: Rc<[u8]> },
+    Exited {
+        target: Target,
+        exit: oci_runtime::reaper::Exit,
+    },
+    OutOfMemory {
+        container: ContainerId,
+    },
+    Updated {
+        container: ContainerId,
+        limits: Rc<[u8]>,
+    },
     NotUpdated(Box<FailedUpdate>),
+    /// The pod has given up an operation, which may go on for a while (T10).
+    GivenUp {
+        op: OpId,
+    },
 }
 
 impl Report {
     /// What `busy` calls the handling of it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Completed(_) => "the end of an operation",
+            Self::Completed(_) | Self::GivenUp { .. } => "the end of an operation",
             Self::Exited { .. } => "an exit",
             Self::OutOfMemory { .. } | Self::Updated { .. } | Self::NotUpdated { .. } => {
                 "a container's limits"

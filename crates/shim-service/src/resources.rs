@@ -14,12 +14,12 @@ use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::probe::FileChecks;
 use oci_runtime::process::Process;
-use oci_runtime::runtime::{CgroupDriver, Container};
+use oci_runtime::runtime::{CgroupDriver, Container, GiveUp};
 use oci_runtime::spec::Spec;
 use oci_runtime::stdio::{HeldBack, Stdio};
-use pod_lifecycle::{ExecId, Failure, RequestId, Target};
+use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
@@ -47,6 +47,10 @@ pub(crate) struct Resources {
     termination_message: Option<PathBuf>,
     /// Ends the wait of its create for the readers of its streams (F11).
     unwanted: Rc<Notify>,
+    /// The operation that makes or starts a process, and what ends it (T10).
+    making: Option<(OpId, GiveUp)>,
+    /// Held while it is under way, also after it was given up: what comes next for the container waits for that.
+    turn: Rc<Mutex<()>>,
     /// Open from the create to the delete, over all incarnations (R6).
     stdio: Option<Stdio>,
     /// The current process; none while it is replaced.
@@ -107,6 +111,8 @@ impl Resources {
             termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
             details: Rc::new(details),
             unwanted: Rc::default(),
+            making: None,
+            turn: Rc::default(),
             stdio: None,
             incarnation: None,
             last: None,
@@ -166,6 +172,27 @@ impl Resources {
     /// A create that waits for the readers of its streams fails now.
     pub(crate) fn give_up_create(&self) {
         self.unwanted.notify_one();
+    }
+
+    /// An operation begins that makes or starts a process. Returns what ends it.
+    pub(crate) fn making_begins(&mut self, op: OpId) -> GiveUp {
+        let give_up = GiveUp::default();
+        self.making = Some((op, give_up.clone()));
+        give_up
+    }
+
+    /// Ends the calls of that operation, if it is the one under way. Returns whether it is.
+    pub(crate) fn give_up(&mut self, op: OpId) -> bool {
+        let making = self.making.take_if(|(making, _)| *making == op);
+        making.is_some_and(|(_, give_up)| {
+            give_up.now();
+            true
+        })
+    }
+
+    /// What such an operation holds, and what comes after it waits for.
+    pub(crate) fn turn(&self) -> Rc<Mutex<()>> {
+        self.turn.clone()
     }
 
     pub(crate) fn stdio(&self) -> Option<&Stdio> {

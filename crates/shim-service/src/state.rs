@@ -3,7 +3,7 @@
 //! Owns no behaviour: `drive` alone feeds the state machine, and each part changes by its own methods. May never import a file
 //! that executes, answers or decides: those are functions over the state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::take_finished_calls;
 use oci_runtime::stdio::UnusedFifos;
-use pod_lifecycle::{Action, ContainerId, Event, Pod, PodTime, Target};
+use pod_lifecycle::{Action, ContainerId, Event, OpId, Pod, PodTime, Target};
 use pod_spec::{BoundedDuration, GateAction, Node};
 use tokio::time::Instant;
 use tracing::debug;
@@ -38,6 +38,8 @@ pub(crate) struct State {
     sandbox: Option<PodSandbox>,
     pub(crate) requests: OpenRequests,
     pub(crate) reports: ReportSender,
+    /// The operations that the pod has given up and that have not ended (T10).
+    pub(crate) given_up: BTreeSet<OpId>,
     lifetime: Lifetime,
     pub(crate) pids: PidHistory,
     pub(crate) identity: Identity,
@@ -74,6 +76,7 @@ impl State {
             sandbox: None,
             requests: OpenRequests::default(),
             reports,
+            given_up: BTreeSet::new(),
             lifetime: Lifetime::new(),
             pids: PidHistory::default(),
             identity,

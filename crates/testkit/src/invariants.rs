@@ -167,6 +167,7 @@ impl Invariants {
                 if is_sandbox && self.plan.is_some() && self.means_stop(container, *signal) {
                     self.must_end_within(MIN_KILL_DELAY);
                 }
+                self.may_be_hurried(container, *signal);
             }
             _ => {}
         }
@@ -433,12 +434,14 @@ impl Invariants {
         let now = self.now;
         let lone_until = now + self.defaults().replace_wait;
         if let Some(container) = self.containers.get(id).filter(|container| container.role.is_some()) {
+            let in_stop = self.stopping && !self.asked.contains(&container.name);
             let alone = !self.stopping && self.asked.contains(&container.name);
             let done = container.role == Some(Role::Main) && shown.code == 0 && container.has_run;
             // J11: a container that never ran does not undo an earlier end.
             let kept = !container.has_run && self.policy() != Some(RestartPolicy::Always);
             if let Some(picture) = self.members.get_mut(&container.name) {
                 picture.ended_at = Some(now);
+                picture.ended_with_pod = in_stop;
                 let from = done.then_some(if alone { lone_until } else { now });
                 picture.done_from = if kept { picture.done_from } else { from };
             }

@@ -340,6 +340,10 @@ impl Simulator {
                 }
             }
             Action::Thaw { ref container } => self.world.thaw(self.now, container),
+            Action::GiveUp { op, .. } => {
+                self.trace.action(self.now, &action);
+                self.world.give_up(self.now, op);
+            }
             Action::Reply { request, .. } => {
                 if let Some(asked) = self.requests.remove(&request) {
                     self.trace.reply(self.now, &asked, &action);

@@ -91,6 +91,7 @@ impl Trace {
                 format!("{container} oom-score at most {highest}")
             }
             Action::GiveUpCreate { container } => format!("{container} create is given up"),
+            Action::GiveUp { container, .. } => format!("{container} operation is given up"),
             Action::WriteLine { container, line, .. } => format!("{container} log: {line}"),
             Action::Finish { container, shown, real } if shown.code != real.code => {
                 format!("{container} really exited with {}", real.code)

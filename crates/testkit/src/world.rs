@@ -358,6 +358,21 @@ impl World {
         execs.cloned().collect()
     }
 
+    /// The pod gives up an operation: it has failed, and has made nothing.
+    pub(crate) fn give_up(&mut self, now: PodTime, given_up: OpId) {
+        let key = self.queue.iter().find_map(|(key, it)| match it {
+            Scheduled::Done { op, .. } if *op == given_up => Some(*key),
+            _ => None,
+        });
+        let Some(Scheduled::Done { op, container, operation, answer, .. }) =
+            key.and_then(|key| self.queue.remove(&key))
+        else {
+            return;
+        };
+        let fails = Some("given up".to_owned());
+        self.push(now, Scheduled::Done { op, container, operation, fails, answer });
+    }
+
     /// Takes the next happening that is due, with the events that the pod gets for it.
     pub(crate) fn happen(&mut self, now: PodTime) -> Option<(Vec<ProcessEvent>, Vec<Event>)> {
         let key = self.queue.keys().next().copied().filter(|(at, _)| *at <= now)?;

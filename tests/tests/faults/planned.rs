@@ -141,6 +141,38 @@ async fn h3_t6_a_hook_whose_runtime_hangs_ends_with_its_pods_budget() -> Result<
     pod.remove().await
 }
 
+/// T10, T6: a restart in place hangs in each of its calls of the runtime. Nothing waits for it: the sidecar has ended in its turn, within
+/// the budget, its caller's StopContainer and StopPodSandbox come back, and nothing of the hanging runtime is left.
+#[tokio::test]
+async fn c6_t10_a_stop_does_not_wait_for_a_restart_that_hangs() -> Result<()> {
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
+    for command in ["create", "delete"] {
+        let mut pod = Pod::new("c6-faults")
+            .annotate("plan", "s1=sidecar, app=main")
+            .annotate("grace", "5s")
+            .container(Program::new("s1"))
+            .container(Program::new("app"))
+            .run(&node, Runtime::Podshim)
+            .await?;
+        pod.start_all(&["s1", "app"]).await?;
+        pod.wait_for("app", Started, 1, SOON).await?;
+        pod.wait_for("s1", Started, 1, SOON).await?;
+        runtime.break_command(command, Fault::Hangs)?;
+        signal(init_of(&pod.leftovers()?)?, libc::SIGKILL)?;
+        runtime.wait_broken(command).await?;
+        runtime.mend(command)?;
+        let begin = Instant::now();
+        pod.stop_all_at_once(AMPLE).await.with_context(|| format!("{command} hangs"))?;
+        let limit = seconds(5) + seconds(2) + TOLERANCE;
+        ensure!(at_most(begin.elapsed(), limit), "{command}: a stop of {:?}", begin.elapsed());
+        pod.timeline()?.has_not_restarted("s1")?;
+        // StopPodSandbox and the removals, and a look for what is left behind: no process of the runtime.
+        pod.remove().await.with_context(|| format!("{command} hangs"))?;
+        ensure!(at_most(begin.elapsed(), 2 * limit), "{command}: {:?} in all", begin.elapsed());
+    }
+    Ok(())
+}
+
 /// The pid of the sidecar's program, from the pod's leftovers.
 fn init_of(found: &[String]) -> Result<libc::pid_t> {
     let line = found.iter().find(|line| line.starts_with("process: ") && line.contains("--name s1"));

@@ -10,6 +10,7 @@ use super::command::{Arguments, Captured, LogPosition, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::finished::{self, CallEnd, FinishedCall};
+use super::give_up::GiveUp;
 use super::settings::CgroupDriver;
 use crate::{
     process::Process,
@@ -67,6 +68,9 @@ impl Container {
         arguments: Arguments,
         streams: Streams,
     ) -> Result<Vec<u8>, RuntimeError> {
+        if self.give_up.as_ref().is_some_and(GiveUp::is_given) {
+            return Err(RuntimeError::GivenUp { operation, id: self.id.to_string() });
+        }
         let permit = self.runtime.reaper.spawn_permit().await;
         let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
         let spawned = self.spawn(&arguments, log.as_ref(), streams);
@@ -159,10 +163,14 @@ impl Container {
         let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
         let error = loop {
             let next_check = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
-            if let Ok(exit) = tokio::time::timeout_at(next_check, &mut exit).await {
-                return Ok(exit);
-            }
             let id = self.id.to_string();
+            tokio::select! {
+                biased;
+                result = tokio::time::timeout_at(next_check, &mut exit) => if let Ok(exit) = result {
+                    return Ok(exit);
+                },
+                () = self.given_up() => break RuntimeError::GivenUp { operation, id },
+            }
             if Instant::now() >= deadline {
                 break RuntimeError::TimedOut { operation, id, limit };
             }
@@ -183,7 +191,7 @@ impl Container {
     /// then.
     fn kill_group(&self, operation: Operation, runtime: &Process) {
         if let Err(error) = killpg(runtime.pid(), Signal::SIGKILL) {
-            warn!(container = %self.id, %operation, %error, "cannot kill an OCI runtime that exceeded its time limit");
+            warn!(container = %self.id, %operation, %error, "cannot kill an OCI runtime that is not waited for any more");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     rc::Rc,
 };
 
+use super::give_up::GiveUp;
 use super::settings::{CallEnvironment, CgroupDriver};
 use crate::{
     bundle::Bundle,
@@ -58,7 +59,13 @@ impl Runtime {
 
     /// A handle for one container of this runtime. The container need not exist yet.
     pub fn container(self: &Rc<Self>, id: impl Into<String>, bundle: Bundle) -> Container {
-        Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle), sandbox: None }
+        Container {
+            runtime: self.clone(),
+            id: id.into().into(),
+            bundle: Rc::new(bundle),
+            sandbox: None,
+            give_up: None,
+        }
     }
 }
 
@@ -73,6 +80,8 @@ pub struct Container {
     pub(super) bundle: Rc<Bundle>,
     /// What podshim makes itself, without the runtime.
     pub(super) sandbox: Option<Rc<SandboxRequest>>,
+    /// Ends its calls when nothing waits for them any more.
+    pub(super) give_up: Option<GiveUp>,
 }
 
 impl Container {
@@ -99,6 +108,25 @@ impl Container {
     pub(super) fn hiding(&self, hidden: Hidden) -> Self {
         let runtime = Runtime { hidden: Some(hidden), ..Runtime::clone(&self.runtime) };
         Self { runtime: Rc::new(runtime), ..self.clone() }
+    }
+
+    /// A handle whose calls end when they are given up.
+    #[must_use]
+    pub fn until(&self, give_up: GiveUp) -> Self {
+        Self { give_up: Some(give_up), ..self.clone() }
+    }
+
+    /// A handle whose calls undo those that were given up.
+    pub(super) fn regardless(&self) -> Self {
+        Self { give_up: None, ..self.clone() }
+    }
+
+    /// Waits until its calls are given up.
+    pub(super) async fn given_up(&self) {
+        match &self.give_up {
+            Some(give_up) => give_up.given().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The reaper that knows this container's processes.

@@ -123,6 +123,14 @@ pub enum RuntimeError {
         /// The container.
         id: String,
     },
+    /// Nothing waits for the call any more. podshim killed the runtime.
+    #[error("OCI runtime {operation} of container {id:?} was killed: nothing waits for it any more")]
+    GivenUp {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+    },
     /// The runtime's answer cannot be parsed.
     #[error("OCI runtime {operation} of container {id:?} gave an answer that cannot be read: {reason}")]
     Output {
@@ -191,6 +199,7 @@ impl RuntimeError {
             Self::Killed { .. }
             | Self::TimedOut { .. }
             | Self::Outlived { .. }
+            | Self::GivenUp { .. }
             | Self::Output { .. }
             | Self::Bundle { .. }
             | Self::Adopt { .. } => true,

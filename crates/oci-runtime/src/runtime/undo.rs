@@ -28,7 +28,7 @@ impl Container {
         // crun leaves the cgroup if the kernel lets it make no process there, as in a pid namespace whose process 1 has just been
         // killed (crun 1.21; K16). If it knows a container of this id, the cgroup is that one's.
         if let Some(path) = self.cgroups_path()
-            && let Err(unknown) = self.state().await
+            && let Err(unknown) = self.regardless().state().await
             && unknown.is_not_found()
         {
             self.report_left_cgroup(Operation::Create, remove_empty(&path).await);
@@ -47,7 +47,7 @@ impl Container {
 
     /// Removes all that is left of the container after a failed `operation`.
     pub(super) async fn remove_half_made(&self, operation: Operation) {
-        if let Err(error) = self.delete(DeleteMode::Force).await {
+        if let Err(error) = self.regardless().delete(DeleteMode::Force).await {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the rest of the container that it left cannot be removed");
         }
         // If the runtime was killed before it recorded the container, its `delete` leaves the cgroups behind.

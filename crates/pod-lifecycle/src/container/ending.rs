@@ -15,6 +15,7 @@ pub(crate) struct Ending {
     signalled_at: Option<PodTime>,
     kill_at: Option<PodTime>,
     killed: bool,
+    put_off: bool,
     next_exit: NextExit,
     unordered: bool,
     undone: bool,
@@ -201,9 +202,15 @@ impl Ending {
         self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));
     }
 
+    /// T7: a caller's SIGKILL that came too early comes at that time.
+    pub(crate) fn put_off_kill(&mut self, at: PodTime) {
+        self.put_off = true;
+        self.kill_by(at);
+    }
+
     /// T17: its caller has begun to count; from now on only `at` counts, if podshim kills it at all.
     pub(crate) fn count_with_caller(&mut self, at: Option<PodTime>) {
-        if self.kill_at.is_some() {
+        if self.kill_at.is_some() && !self.put_off {
             self.kill_at = at;
         }
     }
@@ -218,6 +225,7 @@ impl Ending {
         self.signalled_at = None;
         self.kill_at = None;
         self.killed = false;
+        self.put_off = false;
         self.forget_restart();
     }
 

@@ -12,6 +12,7 @@ use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hold::Hold;
 use crate::container::hooks::Hooks;
+use crate::container::overdue::Overdue;
 use crate::container::phase::{BeforeRemoval, ExitedFrom, Part, Phase, Program};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
@@ -51,6 +52,7 @@ impl Container {
             hooks: Hooks::default(),
             restarts: Restarts::default(),
             takeover: Takeover::default(),
+            overdue: Overdue::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
 use crate::member::evidence::EndedBy;
 use crate::rules::failure::{fail_for_missing, start_refused};
-use crate::rules::round::{begin_again_if_recreated, take_back_callers_stop};
+use crate::rules::round::{begin_again_if_recreated, take_back_callers_stop, take_back_completion};
 use crate::state::State;
 use crate::steps::finish::note_end;
 use crate::steps::forget::forget;
@@ -45,9 +45,9 @@ pub(crate) fn create_container(
     if let Part::Member(index) = part {
         replace_unstarted(pod, index);
         begin_again_if_recreated(pod, index);
-        let (policy, quiet_until) = (pod.policy(), pod.now() + pod.replace_wait());
+        let (policy, now, wait) = (pod.policy(), pod.now(), pod.replace_wait());
         let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
-        pod.rounds.create(creation, quiet_until);
+        pod.rounds.create(creation, now, wait);
         pod.callers_stop.created_again(index);
         completed = pod.member(index).completed();
         pod.clear_failure_of(index);
@@ -55,6 +55,7 @@ pub(crate) fn create_container(
         if spec.kubelet.is_some() {
             take_back_callers_stop(pod);
         }
+        take_back_completion(pod);
     }
     // I4: a completed init does not run again in its sandbox.
     let operation = match (completed, spec.origin) {

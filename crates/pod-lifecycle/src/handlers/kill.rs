@@ -26,7 +26,7 @@ use crate::questions::grace::grace_without_caller;
 use crate::questions::pod_restart::is_withheld;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::sandbox::signal_sandbox;
-use crate::rules::stop::begin_stop;
+use crate::rules::stop::{begin_stop, hurry_stop};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
@@ -203,7 +203,7 @@ fn kill_member(
         Phase::BackingOff { last, .. } if ends_between_runs => finish(pod, id, last),
         Phase::Recreating { .. } if ends_between_runs => container.ending.end_for_good(),
         _ => match (pod.role_of(id), meaning) {
-            (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod) => {}
+            (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod, stop_was_asked) => {}
             (Some(Role::Sidecar), Meaning::Kill) if !pod.is_stopping() && !stop_was_asked => {
                 kill_unordered(pod, id)
             }
@@ -225,17 +225,20 @@ fn kill_member(
 
 /// Takes a caller's SIGKILL of a running member as the start of such a stop, or as a part of the one under way, in
 /// which every container gets SIGKILL at its own time. `false`: the SIGKILL has its usual meaning.
-fn begin_or_join_zero_grace_stop(pod: &mut State) -> bool {
+fn begin_or_join_zero_grace_stop(pod: &mut State, stop_was_asked: bool) -> bool {
+    let is_ordered = pod.settings().is_some_and(|settings| settings.zero_grace == ZeroGrace::Order);
     match pod.stop() {
-        Some(stop) => stop.is_zero_grace() && stop.until().is_some(),
-        None => {
-            let ordered = pod.settings().is_some_and(|settings| settings.zero_grace == ZeroGrace::Order)
-                && !stop_was_asked(pod);
-            if ordered {
-                begin_stop(pod, StopCause::ZeroGrace);
-            }
-            ordered
+        Some(stop) if stop.is_zero_grace() => stop.until().is_some(),
+        // T9: a stop of podshim's own has less time from now on.
+        Some(stop) if is_ordered && !stop_was_asked && stop.until().is_some() && !stop.is_of_sandbox() => {
+            hurry_stop(pod);
+            true
         }
+        None if is_ordered && !stop_was_asked => {
+            begin_stop(pod, StopCause::ZeroGrace);
+            true
+        }
+        _ => false,
     }
 }
 
@@ -298,5 +301,5 @@ fn kill_after_term(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };
     container.ending.end_for_good();
     let signalled_at = container.ending.signalled_at().unwrap_or(now);
-    container.ending.kill_by(signalled_at + KILL_AFTER_TERM);
+    container.ending.put_off_kill(signalled_at + KILL_AFTER_TERM);
 }

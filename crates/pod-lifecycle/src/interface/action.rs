@@ -45,6 +45,14 @@ pub enum Action {
         /// The answer.
         result: Result<Reply, Refusal>,
     },
+    /// Nothing waits for an operation any more that would make a process: answer it as failed, at once, whatever its runtime does. End
+    /// what it still makes when that appears, before anything else is done to the container (T10).
+    GiveUp {
+        /// The operation: a `Recreate` or a `Start`.
+        op: OpId,
+        /// The container.
+        container: ContainerId,
+    },
     /// A caller deletes a container whose create is under way: that create no longer waits for containerd to open its side of the
     /// streams, and fails instead (F11). A create that has come further goes on.
     GiveUpCreate {

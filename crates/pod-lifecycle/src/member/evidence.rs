@@ -99,6 +99,11 @@ impl Ended {
         self.ran == Program::HasRun && self.counted_code() == Some(0)
     }
 
+    /// Whether its program ran and failed, and that counts.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.ran == Program::HasRun && self.counted_code().is_some_and(|code| code != 0)
+    }
+
     pub(crate) fn is_of_round(&self, round: u32) -> bool {
         self.round == round
     }

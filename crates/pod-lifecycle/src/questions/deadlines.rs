@@ -26,12 +26,12 @@ pub(crate) fn next_deadline(pod: &State) -> Option<PodTime> {
 }
 
 /// When a container next needs the clock.
-fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 6] {
+fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 7] {
     let kill =
         container.ending.kill_at().filter(|_| !container.ending.is_killed() && container.has_process());
     let [hold, probe] = startup_deadlines(pod, container);
     let (hook, takeover) = (container.hooks.deadline(), container.takeover.deadline());
-    [kill, restart_deadline(container), hold, probe, hook, takeover]
+    [kill, restart_deadline(container), hold, probe, hook, takeover, container.overdue.deadline()]
 }
 
 /// When the stop next needs the clock.

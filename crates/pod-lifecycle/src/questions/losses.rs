@@ -5,6 +5,7 @@
 use pod_spec::Role;
 
 use crate::interface::time::{PodTime, show_duration};
+use crate::questions::completion::is_complete;
 use crate::questions::order::first_blocker;
 use crate::state::State;
 
@@ -32,8 +33,11 @@ pub(crate) fn losses(pod: &State) -> Vec<(usize, PodTime)> {
         .filter(|index| living && is_lost(pod, *index))
         .filter(|index| held.contains(index) || pod.member(*index).asked().is_some())
         .filter_map(|index| {
-            let replace_by = pod.member(index).ended()?.replace_by();
-            Some((index, replace_by.max(pod.rounds.create_quiet_until())))
+            let ended = pod.member(index).ended()?;
+            if has_gone_with_its_pod(pod, index) {
+                return Some((index, pod.rounds.created_at() + pod.lone_stop_window()));
+            }
+            Some((index, ended.replace_by().max(pod.rounds.created_at() + pod.replace_wait())))
         })
         .collect()
 }
@@ -52,6 +56,18 @@ fn is_lost(pod: &State, index: usize) -> bool {
         Role::Main => false,
     };
     unmet && pod.is_gone(index)
+}
+
+/// Whether podshim itself ended a sidecar that was ready once, when the pod was complete: no caller recreates what has shown 0, but
+/// one that makes the whole pod once more, in one go (J11).
+fn has_gone_with_its_pod(pod: &State, index: usize) -> bool {
+    let state = pod.member(index);
+    !is_complete(pod)
+        && state.role() == Role::Sidecar
+        && state.gate.was_ever_open()
+        && state
+            .ended()
+            .is_some_and(|ended| ended.counted_code().is_some() && !ended.is_of_round(pod.rounds.number()))
 }
 
 pub(crate) fn loss_of(pod: &State, index: usize) -> Loss {

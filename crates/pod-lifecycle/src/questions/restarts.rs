@@ -79,16 +79,21 @@ fn restarts(pod: &State, container: &Container, last_run: LastRun) -> bool {
     wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
 }
 
-/// R12: whether a sidecar's next exit is shown, so that its kubelet recreates it with a fresh root file system, a
+/// R12: whether the next exit of a sidecar or an init is shown, so that its kubelet recreates it with a fresh root file system, a
 /// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
 fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
     let member = pod.member(index).member();
     let limit = pod.settings().and_then(|settings| settings.defaults.visible_after);
-    member.role == Role::Sidecar
+    let is_recreated = match member.role {
+        Role::Sidecar => pod.policy() == RestartPolicy::Always,
+        // An init's exit is a failure: J10 is no matter.
+        Role::Init => pod.policy() != RestartPolicy::Never,
+        Role::Main => false,
+    };
+    is_recreated
         && member.restart.is_none()
         && member.pair.is_none()
         && !pod.is_stopping()
-        && pod.policy() == RestartPolicy::Always
         && container.spec().kubelet.is_some()
         && container.restarts.are_spent(limit)
 }

@@ -8,7 +8,7 @@ use pod_spec::Role;
 use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::member::gate::NewestTask;
-use crate::questions::completion::others_may_be_stopped_yet;
+use crate::questions::completion::{is_complete, others_may_be_stopped_yet};
 use crate::questions::grace::grace_of;
 use crate::questions::order::{comes_after, turn_has_come};
 use crate::questions::pod_restart::resumes_at;
@@ -155,23 +155,43 @@ pub(crate) fn take_back_callers_stop(pod: &mut State) {
     }
 }
 
+/// J11: under Never a caller recreates a main that has failed only on purpose (KEP-5307): the pod is not complete.
+pub(crate) fn take_back_completion(pod: &mut State) {
+    if pod.stop().is_some_and(|stop| stop.cause() == StopCause::Completed) && !is_complete(pod) {
+        pod.note("the pod is not complete: its caller creates a main once more");
+        take_back_turns(pod);
+        end_stop(pod);
+    }
+}
+
 /// Sidecars that no caller has stopped, and whose turn had come or was about to: one that has its signal ends, and is started again
 /// (R2). Of the others each goes on as if nothing had been; its hook may end.
 fn take_back_turns(pod: &mut State) {
-    let begun = pod.planned_where(|state, container| {
-        state.role() == Role::Sidecar && state.asked().is_none() && container.has_process()
-    });
+    let begun =
+        pod.planned_where(|state, container| state.role() == Role::Sidecar && container.has_process());
     for id in begun {
         let kill_at = pod.now() + grace_of(pod, &id).max(MIN_KILL_DELAY);
+        let is_asked =
+            pod.container(&id).and_then(|it| pod.member_of(it)).is_some_and(|it| it.asked().is_some());
         let Some(container) = pod.container_mut(&id) else { continue };
         let waits = container.hooks.has_waiting_stop() && !container.ending.ends_for_restart();
-        if container.ending.is_signalled() {
-            if !container.drop_deferred_signals_of_podshim() {
-                container.ending.take_back_turn(kill_at);
+        match (is_asked, container.ending.is_signalled()) {
+            (false, true) => {
+                let had_not_been_sent = container.drop_deferred_signals_of_podshim();
+                if !had_not_been_sent {
+                    container.ending.take_back_turn(kill_at);
+                }
             }
-        } else if waits {
-            container.hooks.take_back();
-            container.ending.take_back();
+            (false, false) if waits => {
+                container.hooks.take_back();
+                container.ending.take_back();
+            }
+            // T3: the signal of its caller waits for another turn.
+            (true, false) if waits && !container.ending.is_alone() => {
+                container.hooks.stop_waiting();
+                container.ending.wait_for_next_turn();
+            }
+            _ => {}
         }
     }
 }

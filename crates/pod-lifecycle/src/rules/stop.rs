@@ -22,6 +22,7 @@ use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
 use crate::steps::renew::renew;
+use crate::steps::signal::deliver_stop;
 use crate::steps::unrun::{end_latecomer, end_without_running};
 use crate::stop::Stop;
 
@@ -51,6 +52,28 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
     revoke_lone_stops(pod);
     close_gates(pod);
     signal_mains(pod);
+}
+
+/// K11: a caller's SIGKILL in a stop of podshim's own leaves it the time of a stop that begins so. A restart of the pod becomes
+/// that stop (R14).
+pub(crate) fn hurry_stop(pod: &mut State) {
+    let limit = limit_of(pod, StopCause::ZeroGrace);
+    if pod.is_restarting() {
+        begin_stop_within(pod, StopCause::ZeroGrace, limit);
+    } else if let Some(stop) = pod.stop_mut() {
+        stop.hurry(limit);
+        record_stop(pod);
+    }
+    pod.mark_changed();
+    let begun = pod.planned_where(|_, container| {
+        container.has_process() && (container.ending.is_signalled() || container.hooks.has_waiting_stop())
+    });
+    for id in begun {
+        if pod.container(&id).is_some_and(|container| container.hooks.has_waiting_stop()) {
+            deliver_stop(pod, &id, None);
+        }
+        share_zero_grace(pod, &id);
+    }
 }
 
 fn record_stop(pod: &mut State) {

@@ -54,8 +54,8 @@ pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
     }
     match next_hook(pod, container) {
         Some(_) if !container.runs() => {}
+        _ if turn_has_passed(pod, container) => hold_again(pod, id),
         Some(hook) => run_hook(pod, id, hook),
-        None if turn_has_passed(pod, container) => hold_again(pod, id),
         None => deliver_stop(pod, id, None),
     }
 }

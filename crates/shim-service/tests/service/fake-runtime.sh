@@ -2,7 +2,7 @@
 # An OCI runtime for tests: containers are shell scripts of the bundle, nothing is isolated.
 #
 # Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
-# (seconds to sleep first), slow.program (seconds between the end of start and the program's exec), fail.<command>
+# (seconds to sleep first), hang.<command> (a child of the call that sleeps for a minute; its pid is in hanging), slow.program (seconds between the end of start and the program's exec), fail.<command>
 # (the error to fail with), criu.<command> (the log that criu then leaves). Each call is a line in calls, its arguments are in
 # arguments.<command>.
 set -eu
@@ -37,6 +37,12 @@ done
 id=$1
 state="$root/$id"
 
+if [ -f "$bundle/hang.$command" ]; then
+    sleep 60 &
+    echo $! >"$bundle/hanging"
+    wait
+    touch "$bundle/late"
+fi
 if [ -f "$bundle/slow.$command" ]; then sleep "$(cat "$bundle/slow.$command")"; fi
 if [ -f "$bundle/fail.$command" ]; then
     if [ -f "$bundle/criu.$command" ]; then

@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod control;
+mod given_up;
 mod gone;
 mod hostile;
 mod node;

@@ -174,7 +174,9 @@ impl Invariants {
 
     /// I8: under Never a sidecar whose gate was open once, and which its caller does not recreate.
     fn is_given_up(&self, member: &MemberPicture) -> bool {
-        let wait = self.defaults().replace_wait;
+        let defaults = self.defaults();
+        // J11: at once if podshim ended it with its pod.
+        let wait = if member.ended_with_pod { defaults.lone_stop_window } else { defaults.replace_wait };
         self.policy() == Some(RestartPolicy::Never)
             && member.was_open
             && member.ended_at.is_some_and(|at| at + wait <= self.now)
@@ -432,6 +434,23 @@ impl Invariants {
         }
         if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.settings.grace) {
             self.must_end_within(grace + MIN_KILL_DELAY);
+        }
+    }
+
+    /// K11, T9: with `order` a SIGKILL that no stop announced leaves a stop of podshim's own 1.5 s.
+    pub(super) fn may_be_hurried(&mut self, id: &ContainerId, signal: Signal) {
+        let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
+        let runs =
+            self.containers.get(id).is_some_and(|it| it.role.is_some() && it.begun && it.runs_program());
+        let has_time = self.kill_by.is_none_or(|by| by > self.now + MIN_KILL_DELAY);
+        if ordered
+            && runs
+            && has_time
+            && self.stopping
+            && signal == Signal::KILL
+            && self.stop_asked.is_empty()
+        {
+            self.must_end_within(ZERO_GRACE);
         }
     }
 

@@ -178,6 +178,8 @@ pub(super) struct MemberPicture {
     pub(super) was_open: bool,
     /// When its newest container ended.
     pub(super) ended_at: Option<PodTime>,
+    /// Its newest container ended in a stop of the pod, and no caller had asked for that.
+    pub(super) ended_with_pod: bool,
     /// When the exit 0 of a main's newest container begins to count (T15).
     pub(super) done_from: Option<PodTime>,
     /// An init has completed (I4).
