@@ -260,6 +260,11 @@ fn a_bundle_keeps_the_options() {
     std::fs::write(dir.path().join(OPTIONS_FILE), r#"{"binary_name":{"name":"runc"}}"#).unwrap();
     let error = RuntimeOptions::load(&bundle).unwrap_err().to_string();
     assert!(error.contains("options.json: invalid type: map, expected a string"), "{error}");
+    // What cannot be read is no file that is missing: `delete` would call another runtime than the pod's.
+    std::fs::remove_file(dir.path().join(OPTIONS_FILE)).unwrap();
+    std::fs::create_dir(dir.path().join(OPTIONS_FILE)).unwrap();
+    let error = RuntimeOptions::load(&bundle).unwrap_err().to_string();
+    assert!(error.contains("options.json: Is a directory"), "{error}");
 }
 
 /// DESIGN §5: if nothing names the cgroup driver, the form of `cgroupsPath` does; where systemd does not run it is a path.

@@ -385,3 +385,24 @@ fn without_cri_the_network_is_the_one_that_is_named() {
     assert_eq!(PodConfig::without_cri("").network("").unwrap(), None);
     assert_eq!(PodConfig::without_cri(NET).network(NET).unwrap(), Some(NET.into()));
 }
+
+/// Trap 32: a sandbox that no caller has started is given up; one whose removal fails is removed once more, and not without a break.
+#[tokio::test(start_paused = true)]
+async fn trap_32_a_removal_is_tried_again_after_the_same_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = usual();
+    config.sysctls.clear();
+    let details = SandboxDetails { bundle: directory.path().to_owned(), config, netns_path: NET.to_owned() };
+    let place = directory.path().join("sandbox");
+    let mut sandbox = PodSandbox::make(&ContainerId::from("pod"), &place, &details, &[]).unwrap();
+    let view = View { status: Status::Created, pid: 1, exit: None, has_process: true };
+    let begin = Instant::now();
+    assert_eq!(sandbox.forgotten_at(&view), Some(begin + FORGOTTEN_AFTER));
+    tokio::time::advance(FORGOTTEN_AFTER).await;
+    sandbox.removal_begins();
+    assert_eq!(sandbox.forgotten_at(&view), Some(begin + 2 * FORGOTTEN_AFTER));
+    sandbox.start_begins();
+    assert_eq!(sandbox.forgotten_at(&view), None);
+    sandbox.discard();
+    assert!(!place.exists());
+}

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
 use containerd_shim_protos::api::Empty;
@@ -16,10 +17,14 @@ use super::*;
 /// A deadline no healthy run comes near.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// containerd's end: hands on what arrives and refuses topic `/bad`.
+/// containerd's end: hands on what arrives, refuses topic `/bad`, and first answers `BUSY` to each event of topic `/busy`.
 struct Containerd {
     received: UnboundedSender<Envelope>,
+    answered_busy: AtomicUsize,
 }
+
+/// Statuses of a containerd that cannot take an event now.
+const BUSY: [Code; 4] = [Code::UNAVAILABLE, Code::DEADLINE_EXCEEDED, Code::CANCELLED, Code::ABORTED];
 
 #[async_trait]
 impl Events for Containerd {
@@ -27,6 +32,11 @@ impl Events for Containerd {
         let envelope = request.envelope.unwrap();
         if envelope.topic == "/bad" {
             return Err(ttrpc::error::get_rpc_status(Code::INVALID_ARGUMENT, "invalid topic"));
+        }
+        if envelope.topic == "/busy"
+            && let Some(code) = BUSY.get(self.answered_busy.fetch_add(1, Ordering::Relaxed))
+        {
+            return Err(ttrpc::error::get_rpc_status(*code, "not now"));
         }
         self.received.send(envelope).unwrap();
         Ok(Empty::default())
@@ -36,7 +46,10 @@ impl Events for Containerd {
 async fn start_containerd(path: &Path, received: &UnboundedSender<Envelope>) -> Server {
     let _ = std::fs::remove_file(path);
     let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
-    let service = create_events(Arc::new(Containerd { received: received.clone() }));
+    let service = create_events(Arc::new(Containerd {
+        received: received.clone(),
+        answered_busy: AtomicUsize::new(0),
+    }));
     let mut server =
         Server::new().add_listener(Listener::try_from(listener).unwrap()).register_service(service);
     server.start().await.unwrap();
@@ -113,6 +126,20 @@ async fn a_refused_event_does_not_stop_the_others() {
     publisher.publish("/bad", &TaskStart::default());
     publish_numbers(&publisher, 1..2);
     assert_eq!(next_number(&mut received).await, 1);
+}
+
+/// An answer of a containerd that is busy, restarting or shutting down is no refusal: the event comes again, in its place.
+#[tokio::test]
+async fn an_event_that_containerd_cannot_take_now_comes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("containerd.sock.ttrpc");
+    let (sender, mut received) = unbounded_channel();
+    let _server = start_containerd(&path, &sender).await;
+    let publisher = Publisher::new(path.to_str().unwrap(), "k8s.io");
+    publisher.publish("/busy", &TaskStart { pid: 7, ..TaskStart::default() });
+    publish_numbers(&publisher, 8..9);
+    assert_eq!(next_number(&mut received).await, 7);
+    assert_eq!(next_number(&mut received).await, 8);
 }
 
 /// Without containerd the shim goes on: publish returns at once, the overflow is counted, flush gives up.

@@ -162,3 +162,37 @@ fn u2_a_flood_of_messages_delays_no_answer() {
         ensure_answered(&pod, &["s1"]).await;
     });
 }
+
+/// A log gate opens with its line and with no other one, whichever stream has it.
+#[test]
+fn u2_a_log_gate_opens_with_its_own_line_only() {
+    for stream in [1, 2] {
+        with_pod(async |pod| {
+            let annotations = |name| {
+                [
+                    (NAME, name),
+                    ("podshim.io/plan", "proxy=sidecar, app=main"),
+                    ("podshim.io/ready.proxy", "log:^up$;fail=100000"),
+                ]
+            };
+            let (go, ran) = (pod.directory.path().join("go"), pod.directory.path().join("ran"));
+            let program = format!(
+                "echo starting; echo not up >&2; until [ -e {} ]; do sleep 0.05; done; echo up >&{stream}; exec sleep 60",
+                go.display()
+            );
+            let [lines, errors] = run_with_streams(&pod, "proxy", &program, &annotations("proxy")).await;
+            pod.run("app", &format!("touch {}; exec sleep 60", ran.display()), &annotations("app")).await;
+            lines.wait_for(9).await;
+            errors.wait_for(7).await;
+            sleep(Duration::from_secs(1)).await;
+            assert!(!ran.exists(), "no line of these opens it");
+            fs::write(&go, "").unwrap();
+            let opened = async {
+                while !ran.exists() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(SOON, opened).await.expect("its line opens it");
+        });
+    }
+}

@@ -12,6 +12,7 @@ mod node;
 mod options;
 #[path = "../recorded/mod.rs"]
 mod recorded;
+mod refused;
 mod sandbox;
 mod streams;
 mod support;
