@@ -29,23 +29,45 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let rounds = bench.choose(5, 2);
     bench
         .alternate("stdio", rounds, &SHIMS, figures, async |contender, figures| {
-            output(bench, contender, Terminal::No, megabytes, figures).await?;
-            output(bench, contender, Terminal::Yes, megabytes / 10, figures).await
+            for way in [
+                Way { name: "through a pipe", terminal: Terminal::No, piece: 1_000_000, megabytes },
+                Way {
+                    name: "through a terminal",
+                    terminal: Terminal::Yes,
+                    piece: 1_000_000,
+                    megabytes: megabytes / 10,
+                },
+                // As the C library of a program makes them.
+                Way {
+                    name: "through a terminal, 1 kB at a time",
+                    terminal: Terminal::Yes,
+                    piece: 1_000,
+                    megabytes: megabytes / 25,
+                },
+            ] {
+                output(bench, contender, way, figures).await?;
+            }
+            Ok(())
         })
         .await
 }
 
-async fn output(
-    bench: &Bench,
-    contender: Contender,
+/// What a program writes, and where.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
     terminal: Terminal,
+    /// Bytes of one write.
+    piece: usize,
     megabytes: usize,
-    figures: &mut Figures,
-) -> Result<()> {
+}
+
+async fn output(bench: &Bench, contender: Contender, way: Way, figures: &mut Figures) -> Result<()> {
+    let Way { name, terminal, piece, megabytes } = way;
     let Some(runtime) = contender.handler() else { return Ok(()) };
     OwnShim::with(bench.node, runtime, async |shim| {
-        let count = format!("count={megabytes}");
-        let mut bundle = Bundle::program(&["dd", "if=/dev/zero", "bs=1000000", &count]);
+        let (size, count) = (format!("bs={piece}"), format!("count={}", megabytes * 1_000_000 / piece));
+        let mut bundle = Bundle::program(&["dd", "if=/dev/zero", &size, &count]);
         if terminal == Terminal::Yes {
             bundle = bundle.streams(Streams::Terminal);
         }
@@ -65,16 +87,12 @@ async fn output(
             tokio::time::timeout(LIMIT, output).await.context("the output does not end")???;
         let used = process.processor_time()? - before;
         ensure!(bytes >= megabytes * 1_000_000, "{bytes} bytes of {megabytes} MB arrived");
-        let through = match terminal {
-            Terminal::No => "through a pipe",
-            Terminal::Yes => "through a terminal",
-        };
         #[expect(clippy::cast_precision_loss, reason = "a billion bytes at most")]
         let megabytes = bytes as f64 / 1e6;
-        figures.add(through, Unit::MegabytesPerSecond, contender, megabytes / time.as_secs_f64());
+        figures.add(name, Unit::MegabytesPerSecond, contender, megabytes / time.as_secs_f64());
         let per_gigabyte = used.as_secs_f64() * 1000.0 / megabytes;
         figures.add(
-            &format!("{through}: the shim's processor time per GB"),
+            &format!("{name}: the shim's processor time per GB"),
             Unit::Seconds,
             contender,
             per_gigabyte,

@@ -211,8 +211,8 @@ impl Process {
         Self { pid, pidfd: Some(pidfd) }
     }
 
-    /// A process whose exit was recorded before a pidfd could be opened.
-    pub(crate) fn already_exited(pid: Pid) -> Self {
+    /// A process whose exit has been recorded: it needs no pidfd any more, or never had one.
+    pub fn exited(pid: Pid) -> Self {
         Self { pid, pidfd: None }
     }
 

@@ -271,7 +271,7 @@ impl Reaper {
                 })?;
                 let (sender, receiver) = oneshot::channel();
                 let _ = sender.send(early.exit);
-                Ok((Process::already_exited(pid), ExitWatch(receiver)))
+                Ok((Process::exited(pid), ExitWatch(receiver)))
             }
             Err(error) => Err(error),
         }

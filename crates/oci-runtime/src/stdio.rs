@@ -18,18 +18,22 @@
 //! Further rules:
 //! * a restart of containerd causes neither SIGPIPE nor loss: a read end of the shim's own keeps the fifo readable, so
 //!   unread bytes stay in the fifo and then in the pipe, until the writer blocks;
-//! * incarnations share the pipe, so between them containerd sees no EOF (rule R6);
+//! * incarnations share the pipe, so between them containerd sees no EOF (rule R6); each begins on a new line, and so do hooks and
+//!   podshim's own lines (`line_end`);
 //! * a program that makes its stream non-blocking must not pass that on to the next incarnation: each one gets an open
 //!   file description of its own.
 
 mod attempt;
 mod endpoint;
 mod error;
+mod kept_readable;
+mod line_end;
 mod lines;
 mod logger;
 mod mover;
 mod paths;
 mod pipe;
+mod relief;
 mod stream;
 mod streams;
 mod uri;
@@ -37,8 +41,10 @@ mod watch;
 
 pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
 pub use error::{StdioError, StreamName};
+pub(crate) use line_end::OpenLine;
 pub(crate) use lines::Lines;
 pub use lines::{LINE_LONGEST, LinePace, LineWatch, Piece};
 pub use logger::{LoggerError, LoggerIdentity};
 pub use paths::{StdioPaths, StreamMode, StreamOwner};
+pub(crate) use relief::{Excess, Relief};
 pub use streams::{ConsoleStreams, READER_LIMIT, Stdio};

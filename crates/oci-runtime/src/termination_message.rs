@@ -1,8 +1,9 @@
 //! The file from which the kubelet reads a container's termination message (rule J9).
 //!
-//! Owns one write into it. The file is behind a mount of the container. If a volume is mounted there, the container
-//! chooses its file system, so a helper opens the file, and podshim waits for the helper only as long as a usual write
-//! takes.
+//! Owns what podshim writes into it, and that a restart in place begins with an empty one (R6): to a kubelet, what an earlier program
+//! has written there would be the message of the next one's end. The file is behind a mount of the container. If a volume is
+//! mounted there, the container chooses its file system, so a helper opens the file, and podshim waits for the helper only as
+//! long as a usual write takes.
 
 use std::{
     ffi::{CStr, CString},
@@ -14,13 +15,19 @@ use std::{
 use nix::errno::Errno;
 use tracing::warn;
 
-use crate::{helper_process, reaper::Reaper};
+use crate::{
+    helper_process::{self, HelperProcess},
+    reaper::{ExitWatch, Reaper},
+};
 
 /// Most writes take a millisecond, fork included. The kubelet reads the file when the exit has been reported, so
 /// podshim waits for the write first; it blocks the shim's thread for no longer than this.
 const USUAL: Duration = Duration::from_millis(20);
 /// When a helper that still waits is killed.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a restart waits for a file system that does not answer. The program then starts all the same.
+const CLEAR_LIMIT: Duration = Duration::from_secs(2);
 
 /// Writes one line that the kubelet shows in the container's status. The kubelet owns the file: podshim does not create
 /// it, does not follow a link in its place, and does not wait for a fifo in its place. Failures of the write are
@@ -29,26 +36,50 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// The system has no process or descriptor left for it, or the path contains a NUL.
 pub fn write(reaper: &Reaper, path: &Path, line: &str) -> io::Result<()> {
-    let (shown, path) = (path.display().to_string(), CString::new(path.as_os_str().as_encoded_bytes())?);
-    let text = format!("podshim: {line}\n");
-    let job = || match write_now(&path, text.as_bytes()) {
+    let shown = path.display().to_string();
+    let (helper, exit) = replace(reaper, path, format!("podshim: {line}\n").as_bytes())?;
+    helper.wait_briefly(USUAL);
+    tokio::task::spawn_local(async move {
+        if let Err(reason) = end_of(exit, LIMIT).await {
+            warn!(path = shown, reason, "cannot write the termination message");
+        }
+        drop(helper);
+    });
+    Ok(())
+}
+
+/// Empties it, in the same way. Returns when that has been done or cannot be; failures are logged.
+pub async fn clear(reaper: &Reaper, path: &Path) {
+    let cleared = match replace(reaper, path, b"") {
+        Ok((helper, exit)) => {
+            let end = end_of(exit, CLEAR_LIMIT).await;
+            drop(helper);
+            end
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(reason) = cleared {
+        warn!(path = %path.display(), reason, "cannot empty the termination message: a kubelet may show that of the program before");
+    }
+}
+
+fn replace(reaper: &Reaper, path: &Path, text: &[u8]) -> io::Result<(HelperProcess, ExitWatch)> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
+    let job = || match write_now(&path, text) {
         Ok(()) => 0,
         // invariant: the kernel's error numbers end at 133.
         Err(error) => error as i32 as u8,
     };
     // SAFETY: the job only makes system calls, on texts that outlive it.
-    let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-message", &[], job) }?;
-    helper.wait_briefly(USUAL);
-    tokio::task::spawn_local(async move {
-        let reason = match tokio::time::timeout(LIMIT, exit).await {
-            Ok(exit) if exit.code == 0 => return,
-            Ok(exit) => io::Error::from_raw_os_error(exit.code.into()).to_string(),
-            Err(_) => format!("its file system has not answered within {LIMIT:?}"),
-        };
-        warn!(path = shown, reason, "cannot write the termination message");
-        drop(helper);
-    });
-    Ok(())
+    unsafe { helper_process::run(reaper, c"podshim-message", &[], job) }
+}
+
+async fn end_of(exit: ExitWatch, limit: Duration) -> Result<(), String> {
+    match tokio::time::timeout(limit, exit).await {
+        Ok(exit) if exit.code == 0 => Ok(()),
+        Ok(exit) => Err(io::Error::from_raw_os_error(exit.code.into()).to_string()),
+        Err(_) => Err(format!("its file system has not answered within {limit:?}")),
+    }
 }
 
 /// Runs in the helper: makes only system calls.
@@ -57,8 +88,11 @@ fn write_now(path: &CStr, text: &[u8]) -> nix::Result<()> {
     // SAFETY: the path ends with a NUL, and the text has the length given. The process's end closes the descriptor.
     unsafe {
         let file = Errno::result(libc::open(path.as_ptr(), flags))?;
-        Errno::result(libc::write(file, text.as_ptr().cast(), text.len())).map(drop)
+        if !text.is_empty() {
+            Errno::result(libc::write(file, text.as_ptr().cast(), text.len()))?;
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -87,6 +121,27 @@ mod tests {
                 (".", Errno::EISDIR),
             ] {
                 assert_eq!(write_now(&c_path(name), b"not started"), Err(error), "{name}");
+            }
+            assert_eq!(std::fs::read_to_string(at("of-the-node")).unwrap(), "untouched");
+            assert!(!at("missing").exists());
+        });
+    }
+
+    /// D12, R6: empty when this returns, and nothing else is.
+    #[test]
+    fn d12_a_termination_message_of_an_earlier_run_is_emptied_and_no_other_file() {
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let at = |name: &str| directory.path().join(name);
+            std::fs::write(at("log"), "of the run before").unwrap();
+            clear(&reaper, &at("log")).await;
+            assert_eq!(std::fs::read_to_string(at("log")).unwrap(), "");
+            std::fs::write(at("of-the-node"), "untouched").unwrap();
+            std::os::unix::fs::symlink(at("of-the-node"), at("link")).unwrap();
+            nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            for name in ["link", "fifo", "missing"] {
+                clear(&reaper, &at(name)).await;
             }
             assert_eq!(std::fs::read_to_string(at("of-the-node")).unwrap(), "untouched");
             assert!(!at("missing").exists());

@@ -4,7 +4,6 @@
 //! it returns the event, and `drive` feeds it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use oci_runtime::cgroup::OomWatch;
 use oci_runtime::process::SignalNumber;
@@ -21,9 +20,6 @@ use crate::names::names;
 use crate::report::{Completion, CompletionReporter, OperationResult, Report, ReportSender};
 use crate::resources::Resources;
 use crate::state::State;
-
-/// How long the last output of an exec's terminal is read after the exit of its process.
-const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Keeps what an operation has left. Returns the event for the pod and the watch of a new process, which begins after the
 /// event: the pod must know a process before it is fed its exit. `None`: the operation goes on.
@@ -179,15 +175,13 @@ fn output_ended(state: &mut State, target: &Target) {
         // Only a scope's numbers: they are gone in a moment. Reading some thirty files must not delay the exit's event.
         if let Some(resources) = state.container_mut(&target.container) {
             resources.read_stats_of_scope();
+            resources.exited();
         }
         return;
     };
     let resources = state.container_mut(&target.container);
     let Some(record) = resources.and_then(|resources| resources.exec_mut(exec)) else { return };
-    // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
-    if let Some(console) = record.exited() {
-        tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
-    }
+    record.exited();
 }
 
 /// The watch of one process.

@@ -4,12 +4,16 @@
 
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::process::Process;
 use oci_runtime::stdio::Stdio;
 
 use crate::details::ExecDetails;
+
+/// How long another process may hold an exec's terminal open after the exit of the exec's own.
+const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
 /// One exec.
 #[derive(Debug)]
@@ -73,12 +77,21 @@ impl ExecResources {
         }
     }
 
-    /// Its process has exited, and its output ends. Returns the terminal, for the caller to close.
-    pub(crate) fn exited(&mut self) -> Option<Console> {
+    /// Its process has exited, and its output ends. What has to be answered until its Delete is the core's; the descriptors go now,
+    /// or when the client has read the rest: a client may never delete what it has run (D8).
+    pub(crate) fn exited(&mut self) {
+        // Before stdin ends (D4). CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
+        if let Some(console) = &mut self.console {
+            console.end_input();
+            console.end_output_within(LAST_TERMINAL_OUTPUT);
+        }
         if let Some(stdio) = &mut self.stdio {
             stdio.finish_output();
+            stdio.close_when_read();
         }
-        self.console.take()
+        if let Some(process) = &self.process {
+            self.process = Some(Rc::new(Process::exited(process.pid())));
+        }
     }
 
     /// Its streams, for the caller to end: it is being removed.

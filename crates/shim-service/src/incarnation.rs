@@ -46,6 +46,13 @@ impl Incarnation {
         self.console.as_ref()
     }
 
+    /// Its process has exited. Its terminal's output is read until the next incarnation or the Delete; its input ends here.
+    pub(crate) fn exited(&mut self) {
+        if let Some(console) = &mut self.console {
+            console.end_input();
+        }
+    }
+
     /// The terminal, for the caller to close.
     pub(crate) fn take_console(&mut self) -> Option<Console> {
         self.console.take()

@@ -12,6 +12,7 @@ use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::Stdio;
+use oci_runtime::termination_message;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -177,6 +178,8 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
     let is_first = has_had_no_process(resources);
     let (before, legacy) = (resources.take_incarnation(), resources.legacy());
     let throttle = resources.context().throttle.clone();
+    let reaper = resources.runtime().reaper().clone();
+    let message = resources.termination_message().map(|path| (reaper, path.to_owned()));
     tokio::task::spawn_local(async move {
         let _alone = turn.lock().await;
         let _share = tokio::select! {
@@ -185,7 +188,13 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
         };
         let new = match is_first {
             true => launcher.create_late(streams).await,
-            false => launcher.recreate(streams, before, legacy).await,
+            false => {
+                // R6: to a kubelet, an earlier program's message would be that of the next end.
+                if let Some((reaper, path)) = message {
+                    termination_message::clear(&reaper, &path).await;
+                }
+                launcher.recreate(streams, before, legacy).await
+            }
         };
         match new {
             Ok(new) => done.finish(new.outcome(), OperationResult::Recreated(Box::new(new))),

@@ -34,6 +34,8 @@ use crate::report::Removal;
 
 /// The kubelet's annotation: the path of the termination message in the container.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+/// Where it is if the annotation does not say, or does not come: containerd passes on what its configuration names.
+const USUAL_TERMINATION_MESSAGE: &str = "/dev/termination-log";
 
 /// One container.
 #[derive(Debug)]
@@ -100,7 +102,8 @@ struct LastIncarnation {
 impl Resources {
     pub(crate) fn new(runtime: Container, context: PodContext, details: CreateDetails, spec: &Spec) -> Self {
         let has_poststop = spec.hooks.as_ref().is_some_and(|hooks| !hooks.poststop.is_empty());
-        let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
+        let message =
+            spec.annotations.get(TERMINATION_MESSAGE_PATH).map_or(USUAL_TERMINATION_MESSAGE, String::as_str);
         Self {
             runtime,
             context,
@@ -108,7 +111,7 @@ impl Resources {
                 CgroupDriver::Systemd => node_shutdown::scope_of(spec),
                 CgroupDriver::Cgroupfs => None,
             },
-            termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
+            termination_message: spec.bind_source(Path::new(message)).map(Into::into),
             details: Rc::new(details),
             unwanted: Rc::default(),
             making: None,
@@ -255,6 +258,13 @@ impl Resources {
 
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
         self.incarnation.as_ref()
+    }
+
+    /// Its current process has exited: it reads its terminal no more (D4, R6).
+    pub(crate) fn exited(&mut self) {
+        if let Some(incarnation) = &mut self.incarnation {
+            incarnation.exited();
+        }
     }
 
     /// The current process, which is to be replaced.

@@ -73,7 +73,7 @@ impl Bundle {
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = streams;
-        self.spec["process"]["terminal"] = (streams == Streams::Terminal).into();
+        self.spec["process"]["terminal"] = streams.are_of_a_terminal().into();
         self
     }
 

@@ -23,8 +23,18 @@ pub enum Streams {
     All,
     /// stdin and stdout, of a terminal.
     Terminal,
+    /// The same, of a client that has nothing to write and is slow: it reads only when the test asks for the rest.
+    SlowTerminal,
     /// `file://` for stdout and stderr.
     File,
+}
+
+impl Streams {
+    /// Whether a request with them says `terminal`.
+    #[must_use]
+    pub fn are_of_a_terminal(self) -> bool {
+        matches!(self, Self::Terminal | Self::SlowTerminal)
+    }
 }
 
 /// The addresses of a process's streams, as a request carries them, and the test's ends of them.
@@ -40,6 +50,8 @@ pub struct Ends {
     errors: mpsc::UnboundedReceiver<Vec<u8>>,
     unread: String,
     file: Option<PathBuf>,
+    /// Lets a slow client begin to read.
+    go: Option<std::sync::mpsc::Sender<()>>,
 }
 
 impl Ends {
@@ -61,6 +73,7 @@ impl Ends {
             errors: second,
             unread: String::new(),
             file: None,
+            go: None,
         };
         let fifo = |stream: &str| -> Result<PathBuf> {
             let path = directory.join(format!("{name}-{stream}"));
@@ -71,6 +84,18 @@ impl Ends {
             let path = fifo("stdin")?;
             ends.stdin = text(&path);
             ends.input = Some(writer(path));
+        }
+        if streams == Streams::SlowTerminal {
+            let (path, input) = (fifo("stdout")?, fifo("stdin")?);
+            (ends.stdout, ends.stdin) = (text(&path), text(&input));
+            // Opened and closed: it has ended.
+            drop(writer(input));
+            let (go, gate) = std::sync::mpsc::channel();
+            ends.go = Some(go);
+            ends.output = reader_behind(path, move || {
+                // Its other end is dropped, never used.
+                let _ = gate.recv();
+            });
         }
         if matches!(streams, Streams::Output | Streams::All | Streams::Terminal) {
             let path = fifo("stdout")?;
@@ -130,6 +155,7 @@ impl Ends {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             return Ok((text, String::new()));
         }
+        self.go = None;
         let deadline = Instant::now() + within * pace();
         let mut texts = [std::mem::take(&mut self.unread), String::new()];
         for (text, stream) in texts.iter_mut().zip([&mut self.output, &mut self.errors]) {
@@ -156,9 +182,15 @@ fn text(path: &Path) -> String {
 /// Opening a pipe waits for its other end, so each pipe has a thread. A thread that waits for ever ends with the test
 /// process.
 fn reader(path: PathBuf) -> mpsc::UnboundedReceiver<Vec<u8>> {
+    reader_behind(path, || {})
+}
+
+/// One that opens its pipe, and reads when `gate` returns.
+fn reader_behind(path: PathBuf, gate: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<Vec<u8>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         let Ok(mut file) = File::open(path) else { return };
+        gate();
         let mut buffer = vec![0; 65536];
         while let Ok(length) = file.read(&mut buffer) {
             if length == 0 || sender.send(buffer[..length].to_vec()).is_err() {

@@ -1,6 +1,10 @@
-//! The shim's own process, compared with containerd's own shim: its OOM score and its answer to `-info`.
+//! The shim's own process, compared with containerd's own shim: its OOM score, its answer to `-info`, and its open files.
+
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::task::Task;
 use e2e::{Containerd, Pod, Runtime};
 
 /// CONTRACT §8, upstream's TestShimOOMScore: the score is one more than containerd's, so that the kernel kills the
@@ -44,6 +48,31 @@ async fn its_description_of_the_oci_runtime_is_that_of_containerds_shim() -> Res
         ensure!(contains(&podshim, &runc), "containerd's shim reports {runc:#}\npodshim reports {podshim:#}");
     }
     Ok(())
+}
+
+/// D8: what an exec held is free when it has ended and its output has been read, also if its client never deletes it.
+#[tokio::test]
+async fn d8_execs_that_no_client_deletes_keep_no_descriptors() -> Result<()> {
+    const EXECS: usize = 20;
+    let node = Containerd::connect().await?;
+    let task = Task::run(&node, "d8", &[], &["sleep", "600"]).await?;
+    let run = async |count: usize| -> Result<usize> {
+        for _ in 0..count {
+            let started = task.exec(&["--detach"], &["true"]).await?;
+            ensure!(started.exit_code == Some(0), "{started:?}");
+        }
+        // The shim's own helpers and the last exec's output may take a moment.
+        let shim = Path::new("/proc").join(task.shim()?.to_string());
+        let mut fewest = usize::MAX;
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            fewest = fewest.min(std::fs::read_dir(shim.join("fd"))?.count());
+        }
+        Ok(fewest)
+    };
+    let (few, many) = (run(2).await?, run(EXECS).await?);
+    ensure!(many <= few + 3, "{few} open files after 2 execs, {many} after {EXECS} more");
+    task.remove().await
 }
 
 /// The JSON in the answer of a shim to `-info`.

@@ -122,7 +122,7 @@ scenarios! {
         an_exec_in_a_created_container;
     failures:
         specs_that_cannot_run, a_damaged_spec, requests_that_cannot_be_served, a_second_try,
-        other_runtimes;
+        other_runtimes, d6_the_runtimes_working_directory;
     freezing:
         pause_and_resume, killed_while_paused, all_killed_while_paused, signalled_while_paused;
     life:
@@ -138,7 +138,8 @@ scenarios! {
         a_shared_pid_namespace;
     streams:
         a_terminal, an_exec_with_a_terminal, the_end_of_a_terminals_input, standard_input,
-        much_output, no_pipes, a_logging_program, wrong_addresses, a_child_holds_the_output;
+        much_output, no_pipes, a_logging_program, wrong_addresses, a_child_holds_the_output,
+        d4_the_last_output_of_a_terminal_for_a_slow_client, d4_a_terminal_hangs_up;
 }
 
 /// No test would check a known difference whose scenario no longer exists.

@@ -246,3 +246,54 @@ async fn r10_a_sidecar_killed_for_memory_comes_back() -> Result<()> {
     ensure!(status.reason.is_empty(), "{status:?}");
     pod.remove().await
 }
+
+/// D3, R6: a log has whole lines. What the program of before left unfinished is a line of its own, also where podshim or a hook goes
+/// on in the same log.
+#[tokio::test]
+async fn d3_r6_an_unfinished_line_ends_before_the_next_run() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let script = "if [ -e /again ]; then echo second; echo '{\"run\":2}' >&2
+         else touch /again; printf half; printf '{\"run\":1}' >&2; exit 1; fi";
+    let mut pod = Pod::new("d3")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("on-terminate.s1", "exec:printf hook")
+        .container(Program::new("s1").begins_with_script(script))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    pod.wait_for_output("s1", "\"run\":2").await?;
+    pod.stop_all_at_once(seconds(30)).await?;
+    let log = pod.output("s1")?;
+    for line in
+        ["stdout F half", "stdout F second", "stderr F {\"run\":1}", "stderr F {\"run\":2}", "stdout F hook"]
+    {
+        ensure!(log.lines().any(|of_log| of_log.ends_with(line)), "no line {line:?}:\n{log}");
+    }
+    pod.remove().await
+}
+
+/// D12, R6: a kubelet shows what is in the file when the container has ended, and the run that ends wrote nothing.
+#[tokio::test]
+async fn d12_r6_a_termination_message_is_its_own_runs() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let message = tempfile::NamedTempFile::new_in(node.directory())?;
+    let script = "[ -e /again ] && cat /dev/termination-log || { touch /again; echo it broke >/dev/termination-log; exit 1; }";
+    let mut pod = Pod::new("d12")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(
+            Program::new("s1").begins_with_script(script).mount(message.path(), "/dev/termination-log"),
+        )
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    let log = pod.output("s1")?;
+    ensure!(!log.contains("it broke"), "the second run sees it:\n{log}");
+    pod.stop_all_at_once(seconds(30)).await?;
+    let left = std::fs::read_to_string(message.path())?;
+    ensure!(left.is_empty(), "a kubelet would show {left:?}");
+    pod.remove().await
+}

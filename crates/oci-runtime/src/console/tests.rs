@@ -163,7 +163,65 @@ fn close_io_hangs_up_the_terminal() {
             console.input.as_ref().unwrap().is_finished() && console.output.as_ref().unwrap().is_finished()
         })
         .await;
-        drop((console, slave));
+        let error = File::from(slave).write_all(b"x").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        console.resize(TerminalSize { columns: 80, rows: 25 }).unwrap();
+    });
+}
+
+/// More than the fifo holds, so that the rest is still in the pty when the process has exited.
+fn write_more_than_a_fifo_holds(slave: OwnedFd) -> usize {
+    const LENGTH: usize = 70 * 1024;
+    nix::sys::termios::tcsetattr(&slave, nix::sys::termios::SetArg::TCSANOW, &{
+        let mut raw = nix::sys::termios::tcgetattr(&slave).unwrap();
+        nix::sys::termios::cfmakeraw(&mut raw);
+        raw
+    })
+    .unwrap();
+    // Until the console has moved what the fifo holds, the pty takes no more.
+    std::thread::spawn(move || File::from(slave).write_all(&[b'x'; LENGTH]).unwrap());
+    LENGTH
+}
+
+/// The client has closed its stdin, so the end of the shim's own writer is the end of stdin: on 981875e7 the console took that for
+/// CloseIO, hung up, and dropped what the client had not read yet. The client is also slower than the time that a background
+/// process has.
+#[test]
+fn d4_the_end_of_stdin_at_the_exit_loses_no_output() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let mut console = terminal.console(master);
+        terminal.type_in("");
+        let length = write_more_than_a_fifo_holds(slave);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // As at the exit of an exec.
+        console.end_input();
+        terminal.stdio.finish_output();
+        console.end_output_within(Duration::from_millis(20));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(read_to_end(&terminal.reader).await.len(), length);
+        // Its descriptors are closed, although the console is still there (D8).
+        assert!(console.master.upgrade().is_none());
+    });
+}
+
+/// R6: what is typed after the exit is for the next incarnation.
+#[test]
+fn d4_r6_what_is_typed_after_the_exit_stays_in_the_fifo() {
+    run(async {
+        let terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let mut console = terminal.console(master);
+        drop(slave);
+        console.end_input();
+        tokio::task::yield_now().await;
+        terminal.type_in("for the next\n");
+        within(console.shutdown(DEADLINE)).await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let _next = terminal.console(master);
+        terminal.expect("for the next").await;
+        drop(slave);
     });
 }
 
@@ -214,5 +272,25 @@ fn a_runtime_that_sends_no_terminal_is_an_error() {
         client.write_all(b"no descriptor").unwrap();
         let error = within(socket.receive(DEADLINE)).await.unwrap_err();
         assert!(matches!(error, ConsoleError::Receive(_)), "{error}");
+    });
+}
+
+/// R6: a new terminal begins on a new line, and so does podshim's own line. A prompt that is still there ends with neither.
+#[test]
+fn d3_r6_a_terminals_next_output_begins_on_a_new_line() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let mut seen = String::new();
+        for output in ["$ ", "second", "whole\n", "last"] {
+            let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+            let console = terminal.console(master);
+            File::from(slave).write_all(output.as_bytes()).unwrap();
+            within(console.shutdown(DEADLINE)).await;
+            seen += &read_available(&terminal.reader);
+        }
+        assert_eq!(seen, "$ \r\nsecond\r\nwhole\r\nlast");
+        terminal.stdio.write_line("held");
+        assert_eq!(read_available(&terminal.reader), "\r\npodshim: held\r\n");
+        terminal.stdio.finish_output();
     });
 }

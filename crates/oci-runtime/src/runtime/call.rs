@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, killpg};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::command::{Arguments, Captured, LogPosition, Streams};
+use super::command::{Arguments, Captured, LogPosition, Output, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::finished::{self, CallEnd, FinishedCall};
@@ -15,6 +15,7 @@ use super::settings::CgroupDriver;
 use crate::{
     process::Process,
     reaper::{Child, Exit},
+    stdio::{Excess, Relief},
 };
 
 /// How long podshim waits for the end of a process that got SIGKILL.
@@ -75,17 +76,17 @@ impl Container {
         let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
         let spawned = self.spawn(&arguments, log.as_ref(), streams);
         drop(permit);
-        let (child, mut captured) = spawned.map_err(|source| RuntimeError::Spawn {
+        let (child, output) = spawned.map_err(|source| RuntimeError::Spawn {
             operation,
             id: self.id.to_string(),
             binary: self.runtime.binary.clone(),
             source,
         })?;
-        let exit = self.wait(operation, child).await?;
+        let exit = self.wait(operation, child, &output, log.as_ref()).await?;
         if exit.code == 0 {
-            return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
+            return Ok(output.stdout());
         }
-        Err(self.failure(operation, exit, log, captured))
+        Err(self.failure(operation, exit, log, output))
     }
 
     /// Its copies of the container's streams end with the command, before this returns: otherwise containerd would never see
@@ -95,7 +96,7 @@ impl Container {
         arguments: &Arguments,
         log: Option<&LogPosition>,
         streams: Streams,
-    ) -> io::Result<(Child, Option<Captured>)> {
+    ) -> io::Result<(Child, Output)> {
         let mut command = Command::new(&self.runtime.binary);
         for variable in SERVICE_MANAGER_VARIABLES {
             command.env_remove(variable);
@@ -116,14 +117,18 @@ impl Container {
             command.arg("--criu").arg(criu);
         }
         command.args(&arguments.0);
+        // As from containerd's shim: a wrapper may look for ./config.json (CONTRACT §8). `delete` may come without a bundle.
+        if log.is_some() {
+            command.current_dir(self.bundle.path());
+        }
         // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
         command.process_group(0);
         if let Some(hidden) = self.runtime.hidden.clone() {
             // SAFETY: it makes system calls alone, on memory that is there already.
             unsafe { command.pre_exec(move || hidden.hide()) };
         }
-        let captured = streams.attach(&mut command)?;
-        Ok((self.runtime.reaper.spawn(&mut command)?, captured))
+        let output = streams.attach(&mut command)?;
+        Ok((self.runtime.reaper.spawn(&mut command)?, output))
     }
 
     /// What the runtime says of why it failed.
@@ -132,7 +137,7 @@ impl Container {
         operation: Operation,
         exit: Exit,
         log: Option<LogPosition>,
-        mut captured: Option<Captured>,
+        output: Output,
     ) -> RuntimeError {
         let mut errors = log.map(|log| log.errors()).unwrap_or_default();
         let last = errors.pop();
@@ -141,13 +146,10 @@ impl Container {
             warn!(container = %self.id, %operation, error, "the OCI runtime's first error; the caller gets its last");
         }
         let binary = self.runtime.binary.display();
-        let message =
-            last.or_else(|| captured.as_mut().and_then(Captured::last_error_line)).unwrap_or_else(|| {
-                match exit.signal {
-                    Some(signal) => format!("{binary} was killed by signal {signal}"),
-                    None => format!("{binary} ended with exit status {}", exit.code),
-                }
-            });
+        let message = last.or_else(|| output.last_error_line()).unwrap_or_else(|| match exit.signal {
+            Some(signal) => format!("{binary} was killed by signal {signal}"),
+            None => format!("{binary} ended with exit status {}", exit.code),
+        });
         let id = self.id.to_string();
         match exit.signal {
             Some(_) => RuntimeError::Killed { operation, id, message },
@@ -155,14 +157,27 @@ impl Container {
         }
     }
 
-    async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
+    async fn wait(
+        &self,
+        operation: Operation,
+        child: Child,
+        output: &Output,
+        log: Option<&LogPosition>,
+    ) -> Result<Exit, RuntimeError> {
         let Child { process, mut exit } = child;
         let limit = operation.time_limit();
         let deadline = Instant::now() + limit;
         // A new incarnation (R6) has another pid; this exec is not in it.
         let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
+        let relief = match output {
+            Output::Container(relief) => relief.as_ref(),
+            Output::Captured(_) => None,
+        };
+        let excess = || excess_of(operation, log);
+        let mut next_relief = relief.map(|_| Instant::now() + Relief::FIRST_PAUSE);
         let error = loop {
             let next_check = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
+            let next_check = next_relief.map_or(next_check, |relief| relief.min(next_check));
             let id = self.id.to_string();
             tokio::select! {
                 biased;
@@ -171,6 +186,7 @@ impl Container {
                 },
                 () = self.given_up() => break RuntimeError::GivenUp { operation, id },
             }
+            next_relief = relief.map(|relief| Instant::now() + relief.relieve(excess));
             if Instant::now() >= deadline {
                 break RuntimeError::TimedOut { operation, id, limit };
             }
@@ -193,5 +209,15 @@ impl Container {
         if let Err(error) = killpg(runtime.pid(), Signal::SIGKILL) {
             warn!(container = %self.id, %operation, %error, "cannot kill an OCI runtime that is not waited for any more");
         }
+    }
+}
+
+/// Whether what a call writes to its stderr without end can be dropped (D7). The program of a create or restore does not run yet;
+/// an exec's may, until the runtime has said that it failed.
+fn excess_of(operation: Operation, log: Option<&LogPosition>) -> Excess {
+    match operation {
+        Operation::Create => Excess::Drop,
+        _ if log.is_some_and(|log| !log.errors().is_empty()) => Excess::Drop,
+        _ => Excess::Leave,
     }
 }

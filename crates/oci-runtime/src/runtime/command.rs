@@ -12,10 +12,15 @@ use std::{
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 
-use crate::stdio::ChildStdio;
+use crate::stdio::{ChildStdio, Relief};
 
 /// How much of the runtime's stdout or stderr is read.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
+/// How much of its log: one entry may have a command or a hook's output in it.
+const LOG_LIMIT: u64 = 1024 * 1024;
+/// The longest message that is passed on as it is. Of a longer one the beginning and the end are: a runtime says first what it was
+/// about, and last what went wrong.
+const MESSAGE_LONGEST: usize = 16 * 1024;
 
 /// Arguments of one runtime command.
 pub(super) struct Arguments(pub(super) Vec<OsString>);
@@ -44,11 +49,11 @@ pub(super) enum Streams {
 }
 
 impl Streams {
-    pub(super) fn attach(self, command: &mut Command) -> io::Result<Option<Captured>> {
+    pub(super) fn attach(self, command: &mut Command) -> io::Result<Output> {
         match self {
-            Self::Container(stdio) => {
-                command.stdin(stdio.stdin).stdout(stdio.stdout).stderr(stdio.stderr);
-                Ok(None)
+            Self::Container(ChildStdio { stdin, stdout, stderr, relief }) => {
+                command.stdin(stdin).stdout(stdout).stderr(stderr);
+                Ok(Output::Container(relief))
             }
             Self::Captured(captured) => {
                 command.stdin(match &captured.stdin {
@@ -56,8 +61,32 @@ impl Streams {
                     None => ProcessStdio::null(),
                 });
                 command.stdout(captured.stdout.try_clone()?).stderr(captured.stderr.try_clone()?);
-                Ok(Some(captured))
+                Ok(Output::Captured(captured))
             }
+        }
+    }
+}
+
+/// What podshim has of a running command's streams.
+pub(super) enum Output {
+    /// The container's processes have them; stderr is read if the command fills it.
+    Container(Option<Relief>),
+    /// Its own.
+    Captured(Captured),
+}
+
+impl Output {
+    pub(super) fn stdout(self) -> Vec<u8> {
+        match self {
+            Self::Container(_) => Vec::new(),
+            Self::Captured(mut captured) => captured.stdout(),
+        }
+    }
+
+    pub(super) fn last_error_line(self) -> Option<String> {
+        match self {
+            Self::Container(_) => None,
+            Self::Captured(mut captured) => captured.last_error_line(),
         }
     }
 }
@@ -85,20 +114,20 @@ impl Captured {
     }
 
     pub(super) fn stdout(&mut self) -> Vec<u8> {
-        read_from(&mut self.stdout, 0)
+        read_from(&mut self.stdout, 0, OUTPUT_LIMIT)
     }
 
     pub(super) fn last_error_line(&mut self) -> Option<String> {
-        let text = String::from_utf8_lossy(&read_from(&mut self.stderr, 0)).into_owned();
+        let text = String::from_utf8_lossy(&read_from(&mut self.stderr, 0, OUTPUT_LIMIT)).into_owned();
         text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 }
 
-fn read_from(file: &mut File, position: u64) -> Vec<u8> {
+fn read_from(file: &mut File, position: u64, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if file.seek(SeekFrom::Start(position)).is_ok() {
         // What was read before an error is still the best text available.
-        let _ = file.take(OUTPUT_LIMIT).read_to_end(&mut bytes);
+        let _ = file.take(limit).read_to_end(&mut bytes);
     }
     bytes
 }
@@ -117,9 +146,36 @@ impl LogPosition {
 
     /// What the runtime says went wrong, oldest first.
     pub(super) fn errors(&self) -> Vec<String> {
-        let file = File::open(&self.path);
-        file.map_or_else(|_| Vec::new(), |mut file| errors_in(&read_from(&mut file, self.length)))
+        let Ok(mut file) = File::open(&self.path) else { return Vec::new() };
+        let mut log = read_from(&mut file, self.length, LOG_LIMIT);
+        let mut errors = errors_in(&log);
+        if errors.is_empty() && log.len() as u64 == LOG_LIMIT {
+            close_entry(&mut log);
+            errors = errors_in(&log);
+        }
+        errors.into_iter().map(shortened).collect()
     }
+}
+
+/// Ends an entry that was read in part, in the middle of its message, behind the last whole character of it.
+fn close_entry(log: &mut Vec<u8>) {
+    // The longest escape is \uXXXX.
+    let tail = log.len().saturating_sub(6);
+    if let Some(escape) = log[tail..].iter().position(|byte| *byte == b'\\') {
+        log.truncate(tail + escape);
+    }
+    let whole = String::from_utf8_lossy(log).trim_end_matches(char::REPLACEMENT_CHARACTER).len();
+    log.truncate(whole);
+    log.extend_from_slice(b"\"}");
+}
+
+fn shortened(message: String) -> String {
+    if message.len() <= MESSAGE_LONGEST {
+        return message;
+    }
+    let beginning = message.floor_char_boundary(MESSAGE_LONGEST / 2);
+    let end = message.ceil_char_boundary(message.len() - MESSAGE_LONGEST / 2);
+    format!("{} [{} bytes] {}", &message[..beginning], end - beginning, &message[end..])
 }
 
 pub(crate) fn errors_in(log: &[u8]) -> Vec<String> {
@@ -189,12 +245,30 @@ mod tests {
         assert_eq!(log.errors(), ["one", "three", "four"]);
     }
 
+    /// D7: the reason is found in a log with a long command in it, or with a hook's whole output, and the answer is short.
+    #[test]
+    fn d7_of_a_long_message_the_beginning_and_the_end_are_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.json");
+        for length in [100_000, 3_000_000] {
+            // With characters of several bytes, escaped and not.
+            let command = "\\u003cé".repeat(length / 8);
+            fs::write(&path, format!(r#"{{"level":"error","msg":"exec: {command}: no such file"}}"#))
+                .unwrap();
+            let errors = LogPosition { path: path.clone(), length: 0 }.errors();
+            let [message] = &errors[..] else { panic!("{} errors", errors.len()) };
+            assert!(message.starts_with("exec: <é<é") && message.len() < MESSAGE_LONGEST + 100, "{message}");
+            assert_eq!(message.ends_with(": no such file"), length == 100_000);
+        }
+        assert_eq!(shortened("as it is".into()), "as it is");
+    }
+
     /// A runtime that writes without end costs no more memory than one that reports why it failed.
     #[test]
     fn of_a_log_without_end_the_beginning_is_read() {
         let endless = LogPosition { path: "/dev/zero".into(), length: 0 };
         assert!(endless.errors().is_empty());
         let mut file = File::open("/dev/zero").unwrap();
-        assert_eq!(read_from(&mut file, 0).len() as u64, OUTPUT_LIMIT);
+        assert_eq!(read_from(&mut file, 0, OUTPUT_LIMIT).len() as u64, OUTPUT_LIMIT);
     }
 }

@@ -324,3 +324,106 @@ fn early_exits_are_never_lost_over_many_short_containers() {
         }
     });
 }
+
+/// D6: wrappers of the runtime read ./config.json (containerd's TestIssue9103, TestIssue10589). Without a bundle there is none.
+#[test]
+fn d6_the_runtime_is_called_in_the_bundle() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let seen = test.path("seen");
+        let runtime =
+            fake_runtime(&test, &format!("ls -d \"$PWD\" ./config.json >> {}; exit 1", seen.display()));
+        let container = runtime.container("c", test.container.bundle().clone());
+        container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        container.start().await.unwrap_err();
+        container.exec("e", &process(&["true"]), ChildStdio::null(), None).await.unwrap_err();
+        container.update(b"{}").await.unwrap_err();
+        container.delete(DeleteMode::Force).await.unwrap_err();
+        let bundle = test.container.bundle().path().display();
+        let seen = std::fs::read_to_string(seen).unwrap();
+        assert!(seen.lines().count() >= 10, "{seen}");
+        assert_eq!(seen.replace(&format!("./config.json\n{bundle}\n"), ""), "", "{seen}");
+        let nowhere = runtime.container("c", crate::bundle::Bundle::new(test.path("gone")));
+        let error = nowhere.start().await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Failed { .. }), "{error}");
+    });
+}
+
+/// A process's streams with a stderr of their own, as of a container that runs for the first time.
+fn with_stderr(test: &TestContainer) -> (Stdio, std::fs::File) {
+    let stderr = make_fifo(&test.path(""), "err");
+    let err = open_reader(&stderr);
+    let paths = StdioPaths { stderr, ..StdioPaths::default() };
+    (Stdio::open(&paths, StreamOwner::default()).unwrap(), err)
+}
+
+/// D7: runc repeats all of it on the stderr that it shares with the process. On 981875e7 it blocked there for two minutes.
+#[test]
+fn d7_a_runtime_with_much_to_say_is_answered_at_once_with_its_reason() {
+    run(async {
+        let long = "x".repeat(100_000);
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (stdio, err) = with_stderr(&test);
+        let created = create(&test).await;
+        let attempt = stdio.attempt().unwrap();
+        let failed = within(test.container.exec("e", &process(&[&long]), attempt.child, None)).await;
+        let error = failed.unwrap_err().to_string();
+        assert!(error.starts_with("OCI runtime exec failed: ") && error.len() < 20_000, "{error}");
+        assert!(error.contains("xxxx") && error.contains("executable file not found"), "{error}");
+        // Nor does any of it reach the log.
+        drop(stdio);
+        assert_eq!(read_to_end(&err).await, "");
+        kill(created).await;
+    });
+}
+
+/// D7 for a create, whose hook is the pod author's.
+#[test]
+fn d7_a_hook_with_much_to_say_is_answered_at_once_with_its_reason() {
+    run(async {
+        let script = "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1";
+        let test = TestContainer::new(&["true"], |spec| {
+            let hook = serde_json::json!({"path": "/bin/sh", "args": ["sh", "-c", script]});
+            spec["hooks"] = serde_json::json!({"createRuntime": [hook]});
+        });
+        let (stdio, err) = with_stderr(&test);
+        let attempt = stdio.attempt().unwrap();
+        let failed = within(test.container.create(attempt.child, CreateOptions::default())).await;
+        let error = failed.unwrap_err().to_string();
+        assert!(error.starts_with("OCI runtime create failed: ") && error.len() < 20_000, "{error}");
+        assert!(error.contains("hook") && error.contains("exit status 1"), "{error}");
+        drop(stdio);
+        assert_eq!(read_to_end(&err).await, "");
+    });
+}
+
+/// What was read during the call is the process's first output.
+#[test]
+fn d7_what_a_process_writes_during_the_runtimes_call_reaches_its_reader_in_order() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let last = 60_000;
+        let script = format!(
+            "while [ $# -gt 0 ]; do [ $1 = --pid-file ] && pid=$2; shift; done
+            (seq {last} >&2; exec sleep 1000) </dev/null >/dev/null & echo -n $! > $pid; sleep 0.5"
+        );
+        let container = fake_runtime(&test, &script).container("c", test.container.bundle().clone());
+        let (mut stdio, err) = with_stderr(&test);
+        let Attempt { child, held_back } = stdio.attempt().unwrap();
+        let launched = within(container.exec("e", &process(&["true"]), child, None)).await.unwrap();
+        stdio.connect().await.unwrap();
+        stdio.accept(held_back);
+        stdio.finish_output();
+        let mut seen = String::new();
+        within(async {
+            while !seen.ends_with(&format!("{last}\n")) {
+                seen += &read_available(&err);
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let expected: String = (1..=last).map(|number| format!("{number}\n")).collect();
+        assert!(seen == expected, "{} bytes of {}", seen.len(), expected.len());
+        kill(launched).await;
+    });
+}

@@ -3,16 +3,23 @@
 //! Owns the handling of the OCI runtime's own messages: the runtime has the container's streams while it creates or
 //! executes, and writes its errors to that stderr. Until the runtime has succeeded, none of that may reach a reader.
 
-use std::{fs::File, io, process::Stdio as ProcessStdio};
+use std::{
+    fs::File,
+    io,
+    process::Stdio as ProcessStdio,
+    rc::{Rc, Weak},
+};
 
 use tokio::time::Instant;
 
 use super::endpoint::{open_both_ends, reopen};
 use super::error::StreamName;
-use super::mover::Movement;
+use super::line_end::end_line_of_file;
+use super::mover::{LineEnds, Movement};
 use super::paths::StreamMode;
 use super::pipe::{give_to, nonblocking_pipe};
-use super::stream::{Input, Output};
+use super::relief::{Relief, Relieved};
+use super::stream::{Input, Output, Pipe};
 use super::streams::Stdio;
 
 /// The three descriptors with which one incarnation of the process is started.
@@ -24,12 +31,15 @@ pub struct ChildStdio {
     pub stdout: ProcessStdio,
     /// Standard error.
     pub stderr: ProcessStdio,
+    /// Reads stderr while the OCI runtime has it.
+    pub(crate) relief: Option<Relief>,
 }
 
 impl ChildStdio {
     /// `/dev/null` three times.
     pub fn null() -> Self {
-        Self { stdin: ProcessStdio::null(), stdout: ProcessStdio::null(), stderr: ProcessStdio::null() }
+        let null = ProcessStdio::null;
+        Self { stdin: null(), stdout: null(), stderr: null(), relief: None }
     }
 }
 
@@ -42,26 +52,38 @@ pub struct Attempt {
     pub held_back: HeldBack,
 }
 
-/// stderr of an incarnation whose pipe is already in use: a pipe of its own that leads into the shared pipe once the
-/// incarnation exists.
+/// Streams of a process whose container's pipe is already in use: pipes of their own that lead into the shared ones once the
+/// process exists. stderr of an incarnation, as runtimes write their errors only there; both of a process beside the program, whose
+/// lines may not be mixed with the program's.
 ///
-/// It leads into the shared pipe and not past it, so that the order of lines is kept and lines stay whole. Runtimes
-/// write their errors only to stderr, so stdout needs none of this.
-#[derive(Debug)]
-pub struct HeldBack(Option<Movement>);
+/// They lead into the shared pipe and not past it, so that the order of lines is kept and lines stay whole.
+#[derive(Debug, Default)]
+pub struct HeldBack {
+    stdout: Option<Movement>,
+    stderr: Option<Movement>,
+    /// A regular file, which a process beside the program writes to itself.
+    file: Option<File>,
+}
 
 impl HeldBack {
     /// The process exists: starts moving what it writes, on the current `LocalSet`.
     pub fn begin(&mut self) {
-        if let Some(movement) = &mut self.0 {
-            movement.start(StreamName::Stderr);
+        for (movement, stream) in
+            [(&mut self.stdout, StreamName::Stdout), (&mut self.stderr, StreamName::Stderr)]
+        {
+            if let Some(movement) = movement {
+                movement.start(stream);
+            }
         }
     }
 
     /// Waits until everything written has been moved, at most until `deadline`; then cuts it.
     pub async fn end_by(&mut self, deadline: Instant) {
-        if let Some(movement) = &mut self.0 {
+        for movement in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
             movement.end_by(deadline).await;
+        }
+        if let Some(file) = self.file.take() {
+            end_line_of_file(&file);
         }
     }
 }
@@ -91,35 +113,78 @@ impl Stdio {
     /// through the console socket.
     pub fn attempt(&self) -> io::Result<Attempt> {
         if self.mode == StreamMode::Terminal {
-            return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack(None) });
+            return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack::default() });
         }
+        // What an earlier incarnation has left behind is not the beginning of this one's first line.
+        for output in [&self.stdout, &self.stderr].into_iter().flatten() {
+            output.begin_line();
+        }
+        self.attempt_of_pipes()
+    }
+
+    fn attempt_of_pipes(&self) -> io::Result<Attempt> {
         let stdin = self.stdin.as_ref().and_then(Input::process_end);
         let [stdout, stderr] =
             [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
-        let (stderr, held_back) = match stderr {
-            Some(pipe) if self.stderr_is_read() => {
-                let (reader, writer) = nonblocking_pipe()?;
-                give_to(&writer, self.owner)?;
-                (own(Some(&writer))?, Some(Movement::prepare(reader, pipe.try_clone()?)?))
+        let mut held_back = HeldBack::default();
+        let (stderr, relief) = match (&self.stderr, stderr) {
+            (Some(output), Some(pipe)) if self.is_read(output) => {
+                let OwnPipe { process_end, movement, relief } = self.own_pipe_into(output, pipe)?;
+                held_back.stderr = Some(movement);
+                (process_end, Some(relief))
             }
-            _ => (own(stderr)?, None),
+            (output, stderr) => {
+                let pipe = output.as_ref().and_then(|output| output.pipe.as_ref());
+                (own(stderr)?, pipe.map(Pipe::relief).transpose()?.flatten())
+            }
         };
-        let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr };
-        Ok(Attempt { child, held_back: HeldBack(held_back) })
+        let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr, relief };
+        Ok(Attempt { child, held_back })
     }
 
     /// Streams for a process beside the program, such as a hook: it writes to the container's output and has no input.
     /// Call [`HeldBack::begin`] instead of [`Self::accept`].
     pub fn attempt_beside(&self) -> io::Result<Attempt> {
-        let mut attempt = self.attempt()?;
-        attempt.child.stdin = ProcessStdio::null();
         if self.mode == StreamMode::Terminal {
             // The program owns the terminal; the terminal's destination also takes other lines.
+            self.end_terminals_line();
             let writer = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
-            attempt.child.stdout = own(writer)?;
-            attempt.child.stderr = own(writer)?;
+            let child = ChildStdio { stdout: own(writer)?, stderr: own(writer)?, ..ChildStdio::null() };
+            return Ok(Attempt { child, held_back: HeldBack::default() });
+        }
+        let mut attempt = self.attempt_of_pipes()?;
+        attempt.child.stdin = ProcessStdio::null();
+        match &self.stdout {
+            Some(output) if output.pipe.is_some() && self.is_read(output) => {
+                if let Some(pipe) = output.process_end() {
+                    let OwnPipe { process_end, movement, .. } = self.own_pipe_into(output, pipe)?;
+                    attempt.child.stdout = process_end;
+                    attempt.held_back.stdout = Some(movement);
+                }
+            }
+            // It writes to a file itself: whether it will write at all is not known.
+            Some(output) if self.logger.is_none() => {
+                output.begin_line();
+                attempt.held_back.file = output.writer.as_ref().map(File::try_clone).transpose()?;
+            }
+            _ => {}
         }
         Ok(attempt)
+    }
+
+    /// A new pipe for a process, which leads into the one that its container's processes share.
+    fn own_pipe_into(&self, output: &Output, shared: &File) -> io::Result<OwnPipe> {
+        let (reader, writer) = nonblocking_pipe()?;
+        give_to(&writer, self.owner)?;
+        let relieved = Relieved::default();
+        let relief = Relief::of(&reader, &relieved)?;
+        let lines = LineEnds {
+            open: Some(Rc::default()),
+            shared: output.pipe.as_ref().map_or_else(Weak::new, |pipe| pipe.movement.started_mover()),
+            relieved,
+        };
+        let movement = Movement::prepare(reader, shared.try_clone()?, lines)?;
+        Ok(OwnPipe { process_end: own(Some(&writer))?, movement, relief })
     }
 
     /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's pipes
@@ -133,7 +198,7 @@ impl Stdio {
                 pipe.movement.start(output.stream);
             }
         }
-        if let (Some(stderr), Some(mut movement)) = (&mut self.stderr, held_back.0) {
+        if let (Some(stderr), Some(mut movement)) = (&mut self.stderr, held_back.stderr) {
             movement.start(StreamName::Stderr);
             // The movement of an incarnation ends when the last of its processes is gone.
             stderr.held_back.retain(|earlier| !earlier.is_over());
@@ -141,11 +206,17 @@ impl Stdio {
         }
     }
 
-    /// Whether what is written to the stderr pipe is read at once. A file is no pipe: a runtime's messages stay in it.
-    fn stderr_is_read(&self) -> bool {
-        self.logger.is_some()
-            || self.stderr.iter().flat_map(|output| &output.pipe).any(|pipe| pipe.movement.has_started())
+    /// Whether what is written to its pipe is read at once. A file is no pipe: a runtime's messages stay in it.
+    fn is_read(&self, output: &Output) -> bool {
+        self.logger.is_some() || output.pipe.as_ref().is_some_and(|pipe| pipe.movement.has_started())
     }
+}
+
+/// One stream of a process, apart from the pipe that it leads into.
+struct OwnPipe {
+    process_end: ProcessStdio,
+    movement: Movement,
+    relief: Relief,
 }
 
 fn own(end: Option<&File>) -> io::Result<ProcessStdio> {

@@ -260,6 +260,11 @@ pub(super) fn open_both_ends(fifo: &File) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(descriptor_path(fifo))
 }
 
+/// The same file for reading, whatever it was opened for. Only for regular files: it may wait for nothing.
+pub(super) fn open_to_read_again(file: &File) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(descriptor_path(file))
+}
+
 fn descriptor_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -8,7 +8,6 @@ use std::{
     fs::File,
     io::{self, Read},
     ops::ControlFlow,
-    os::fd::AsRawFd,
     rc::Rc,
     time::Duration,
 };
@@ -16,7 +15,7 @@ use std::{
 use nix::fcntl::{SpliceFFlags, tee};
 use tokio::sync::Mutex;
 
-use super::pipe::nonblocking_pipe;
+use super::pipe::{nonblocking_pipe, unread};
 
 /// Longest part of a line that is read, in bytes; the rest of the line is skipped.
 pub const LINE_LONGEST: usize = 16 * 1024;
@@ -158,12 +157,8 @@ impl LineReader {
     /// Starts behind what is in `source` now.
     pub(super) fn new(source: &File, watch: LineWatch) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
-        let mut stale: libc::c_int = 0;
-        // SAFETY: FIONREAD writes one int, which outlives the call.
-        if unsafe { libc::ioctl(source.as_raw_fd(), libc::FIONREAD, &mut stale) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { lines: Lines::new(watch), reader, writer, stale: stale.unsigned_abs() as usize, ahead: 0 })
+        let stale = usize::try_from(unread(source)?).unwrap_or(usize::MAX);
+        Ok(Self { lines: Lines::new(watch), reader, writer, stale, ahead: 0 })
     }
 
     /// Reads what `source` holds, unless that was read already. Returns how many bytes were read: so many may be moved;

@@ -1,12 +1,14 @@
 //! Moves one stream between a pipe and a fifo inside the kernel.
 //!
-//! Owns both ends of the movement and its task. It never copies the data through user space on its way and never wakes
-//! up while nothing can move. A gate that reads lines sees a tee(2) copy (`lines`).
+//! Owns both ends of the movement, its task, and its seams: the places where another writer begins, on a line of its own (`line_end`).
+//! It never copies the data through user space on its way and never wakes up while nothing can move. A gate that reads lines sees a
+//! tee(2) copy (`lines`).
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     fs::File,
-    io,
+    io::{self, Write},
     ops::ControlFlow,
     os::fd::AsFd,
     rc::{Rc, Weak},
@@ -24,7 +26,10 @@ use tokio::{
 use tracing::warn;
 
 use super::error::StreamName;
+use super::line_end::{OpenLine, move_and_inspect};
 use super::lines::{LineReader, LineWatch};
+use super::pipe::unread;
+use super::relief::Relieved;
 use crate::{async_file, async_file::poll_now, busy};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
@@ -37,7 +42,7 @@ pub(super) enum Movement {
     /// The shim's end of the process's pipe; the fifo is not open yet.
     Unconnected(File),
     /// Both ends are open, and the data stays where it is.
-    Prepared(Mover),
+    Prepared(Rc<Mover>),
     /// The task is running, or has seen the end of the stream.
     Started(Task),
     /// Both ends are closed.
@@ -46,24 +51,50 @@ pub(super) enum Movement {
 
 impl Movement {
     /// Takes the read end `source` and the write end `sink`; both must be pipes or fifos.
-    pub(super) fn prepare(source: File, sink: File) -> io::Result<Self> {
-        Ok(Self::Prepared(Mover {
-            source: async_file::register(source, Interest::READABLE)?,
-            sink: async_file::register(sink, Interest::WRITABLE)?,
-            line_reader: RefCell::new(None),
-        }))
+    pub(super) fn prepare(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
+        Ok(Self::Prepared(Rc::new(Mover::new(source, sink, lines)?)))
     }
 
     /// Gives an unconnected movement its fifo: `ends` returns source and sink, one of which is the pipe's end.
-    pub(super) fn connect(&mut self, ends: impl FnOnce(File) -> (File, File)) -> io::Result<()> {
+    pub(super) fn connect(
+        &mut self,
+        lines: LineEnds,
+        ends: impl FnOnce(File) -> (File, File),
+    ) -> io::Result<()> {
         match std::mem::replace(self, Self::Over) {
             Self::Unconnected(pipe) => {
                 let (source, sink) = ends(pipe);
-                *self = Self::prepare(source, sink)?;
+                *self = Self::prepare(source, sink, lines)?;
             }
             other => *self = other,
         }
         Ok(())
+    }
+
+    /// Its end of the process's pipe, until it has been started.
+    pub(super) fn unstarted_source(&self) -> Option<&File> {
+        match self {
+            Self::Unconnected(pipe) => Some(pipe),
+            Self::Prepared(mover) => Some(mover.source.get_ref()),
+            Self::Started(_) | Self::Over => None,
+        }
+    }
+
+    /// What is written to the pipe from now on begins on a new line. Before the start nothing is in the pipe.
+    pub(super) fn begin_line(&self) {
+        if let Self::Started(task) = self
+            && let Some(mover) = task.mover.upgrade()
+        {
+            mover.begin_line();
+        }
+    }
+
+    /// For a movement into the pipe that this one moves on.
+    pub(super) fn started_mover(&self) -> Weak<Mover> {
+        match self {
+            Self::Started(task) => task.mover.clone(),
+            Self::Unconnected(_) | Self::Prepared(_) | Self::Over => Weak::new(),
+        }
     }
 
     /// Starts moving on the current `LocalSet`, once.
@@ -127,8 +158,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    fn spawn(mover: Mover, stream: StreamName) -> Self {
-        let mover = Rc::new(mover);
+    fn spawn(mover: Rc<Mover>, stream: StreamName) -> Self {
         let weak = Rc::downgrade(&mover);
         let handle = tokio::task::spawn_local(async move {
             if let Err(error) = busy::named("a container's output", mover.run()).await {
@@ -158,22 +188,50 @@ impl Drop for Task {
     }
 }
 
+/// What a movement has to do with the lines that it moves.
+#[derive(Debug, Default)]
+pub(super) struct LineEnds {
+    /// Whether it leaves its sink in the middle of a line; none for stdin, whose lines are one writer's.
+    pub(super) open: Option<Rc<OpenLine>>,
+    /// The movement that its sink leads into, if others write to that too.
+    pub(super) shared: Weak<Mover>,
+    /// What was taken out of the source before.
+    pub(super) relieved: Relieved,
+}
+
 /// A read end, a write end, and the copy between them that a watch reads.
 #[derive(Debug)]
 pub(super) struct Mover {
     source: AsyncFd<File>,
     sink: AsyncFd<File>,
     line_reader: RefCell<Option<LineReader>>,
+    lines: LineEnds,
+    /// Bytes so far.
+    moved: Cell<u64>,
+    /// Before which bytes, counted as `moved`, a line has to be over.
+    seams: RefCell<VecDeque<u64>>,
 }
 
 impl Mover {
+    fn new(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
+        Ok(Self {
+            source: async_file::register(source, Interest::READABLE)?,
+            sink: async_file::register(sink, Interest::WRITABLE)?,
+            line_reader: RefCell::new(None),
+            lines,
+            moved: Cell::new(0),
+            seams: RefCell::default(),
+        })
+    }
+
     /// Moves until every writer of the source is gone and all they wrote has been moved.
     async fn run(&self) -> io::Result<()> {
+        self.write_relieved().await?;
         loop {
             // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
             match self.move_inspected().await {
-                Ok(0) => return Ok(()),
+                Ok(0) => break,
                 // Looking at lines takes time; with a flood of them it would take all of the thread's.
                 Ok(_) if self.line_reader.borrow().is_some() => tokio::task::yield_now().await,
                 // A fast writer with a fast reader must not occupy the only thread.
@@ -187,6 +245,76 @@ impl Mover {
                 Err(error) => return Err(error.into()),
             }
         }
+        // It will not end its line any more, and another writer may go on.
+        if let (Some(open), Some(shared)) = (&self.lines.open, self.lines.shared.upgrade())
+            && open.is_open()
+        {
+            shared.begin_line();
+        }
+        Ok(())
+    }
+
+    /// First what the OCI runtime's call could not leave in the pipe.
+    async fn write_relieved(&self) -> io::Result<()> {
+        let data = self.lines.relieved.take();
+        let mut rest = &data[..];
+        if !rest.is_empty() {
+            self.end_shared_line();
+        }
+        while !rest.is_empty() {
+            match self.sink.get_ref().write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(open) = &self.lines.open {
+            open.wrote(&data);
+        }
+        Ok(())
+    }
+
+    fn begin_line(&self) {
+        let seam = self.moved.get() + self.waiting();
+        let mut seams = self.seams.borrow_mut();
+        if seams.back() != Some(&seam) {
+            seams.push_back(seam);
+        }
+    }
+
+    /// Bytes in the source.
+    fn waiting(&self) -> u64 {
+        unread(self.source.get_ref()).unwrap_or(0)
+    }
+
+    /// Before its first byte, and after each line: another writer of the same pipe may have begun one.
+    fn end_shared_line(&self) {
+        if let (Some(open), Some(shared)) = (&self.lines.open, self.lines.shared.upgrade())
+            && !open.is_open()
+        {
+            shared.begin_line();
+        }
+    }
+
+    /// How many bytes come before the next seam. Ends an open line at a seam that is reached, once something follows.
+    fn up_to_seam(&self) -> nix::Result<usize> {
+        let mut seams = self.seams.borrow_mut();
+        while let Some(seam) = seams.front() {
+            let left = seam.saturating_sub(self.moved.get());
+            if left > 0 {
+                return Ok(usize::try_from(left).unwrap_or(EVERYTHING));
+            }
+            if let Some(open) = self.lines.open.as_deref().filter(|open| open.is_open()) {
+                if self.waiting() == 0 {
+                    break;
+                }
+                nix::unistd::write(self.sink.get_ref(), b"\n")?;
+                open.wrote(b"\n");
+            }
+            seams.pop_front();
+        }
+        Ok(EVERYTHING)
     }
 
     /// Waits until the sink takes data again, for as long as containerd does not read.
@@ -231,7 +359,19 @@ impl Mover {
 
     fn move_available(&self, limit: usize) -> nix::Result<usize> {
         let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
-        let moved = splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?;
+        let moved = match &self.lines.open {
+            None => splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?,
+            Some(open) => {
+                let limit = limit.min(self.up_to_seam()?);
+                if self.lines.shared.strong_count() > 0 && self.waiting() > 0 {
+                    self.end_shared_line();
+                }
+                let (moved, last) = move_and_inspect(source, sink, limit)?;
+                open.wrote(last.as_slice());
+                moved
+            }
+        };
+        self.moved.set(self.moved.get() + moved as u64);
         if let Some(line_reader) = self.line_reader.borrow_mut().as_mut() {
             line_reader.moved(moved);
         }

@@ -1,6 +1,6 @@
-//! The anonymous pipes, and to whom they belong.
+//! The anonymous pipes: to whom they belong, and how much is in one.
 
-use std::{fs::File, io};
+use std::{fs::File, io, os::fd::AsRawFd};
 
 use nix::{fcntl::OFlag, unistd::pipe2};
 
@@ -16,4 +16,14 @@ pub(super) fn give_to(file: &File, owner: StreamOwner) -> io::Result<()> {
         return Ok(());
     }
     std::os::unix::fs::fchown(file, owner.user, owner.group)
+}
+
+/// Bytes that are in a pipe, given its read end.
+pub(super) fn unread(reader: &File) -> io::Result<u64> {
+    let mut unread: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, which outlives the call.
+    match unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut unread) } {
+        0 => Ok(unread.unsigned_abs().into()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

@@ -1,12 +1,15 @@
 //! One stream: the fifo or file that containerd named, the process's end, and what moves between them.
 
-use std::{fs::File, io};
+use std::{fs::File, io, rc::Rc};
 
 use super::endpoint::{Address, Fifo, ReaderWait, StreamTarget};
 use super::error::{StdioError, StreamName};
-use super::mover::Movement;
+use super::kept_readable::KeptReadable;
+use super::line_end::{OpenLine, end_line_of_file};
+use super::mover::{LineEnds, Movement};
 use super::paths::{StreamMode, StreamOwner};
 use super::pipe::{give_to, nonblocking_pipe};
+use super::relief::{Relief, Relieved};
 
 #[derive(Debug)]
 pub(super) struct Input {
@@ -29,6 +32,10 @@ pub(super) struct Output {
     pub(super) writer: Option<File>,
     // Only kept open: the fifo then always has a reader.
     pub(super) keep_alive: Option<File>,
+    // The same after the final exit, until the fifo has been read.
+    pub(super) kept_readable: Option<KeptReadable>,
+    // Whether the reader has got the beginning of a line only. Of a file, the file says that.
+    pub(super) line: Rc<OpenLine>,
     // None for files and a logger's pipe, which the process gets itself, and for terminals.
     pub(super) pipe: Option<Pipe>,
     // The stderr of incarnations that were made when the pipe was already in use.
@@ -41,6 +48,7 @@ pub(super) struct Pipe {
     // None after the final exit.
     pub(super) process_end: Option<File>,
     pub(super) movement: Movement,
+    relieved: Relieved,
 }
 
 impl Pipe {
@@ -48,14 +56,24 @@ impl Pipe {
     fn to_process(owner: StreamOwner) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&reader, owner)?;
-        Ok(Self { process_end: Some(reader), movement: Movement::Unconnected(writer) })
+        Ok(Self::unconnected(reader, writer))
     }
 
     /// From the process to a fifo.
     fn from_process(owner: StreamOwner) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&writer, owner)?;
-        Ok(Self { process_end: Some(writer), movement: Movement::Unconnected(reader) })
+        Ok(Self::unconnected(writer, reader))
+    }
+
+    fn unconnected(process_end: File, ours: File) -> Self {
+        let movement = Movement::Unconnected(ours);
+        Self { process_end: Some(process_end), movement, relieved: Relieved::default() }
+    }
+
+    /// For the call of the runtime that gets this pipe as its stderr.
+    pub(super) fn relief(&self) -> io::Result<Option<Relief>> {
+        self.movement.unstarted_source().map(|source| Relief::of(source, &self.relieved)).transpose()
     }
 }
 
@@ -79,7 +97,7 @@ impl Input {
         match &mut self.pipe {
             Some(pipe) => pipe
                 .movement
-                .connect(|pipe| (reader, pipe))
+                .connect(LineEnds::default(), |pipe| (reader, pipe))
                 .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })?,
             None => self.reader = Some(reader),
         }
@@ -105,8 +123,7 @@ impl Output {
     ) -> Result<Option<Self>, StdioError> {
         let Some(address) = address else { return Ok(None) };
         let process_end = |source| StdioError::ProcessEnd { stream, source };
-        let mut output =
-            Self { stream, fifo: None, writer: None, keep_alive: None, pipe: None, held_back: Vec::new() };
+        let mut output = Self::new(stream);
         match (address.open_output()?, mode) {
             (StreamTarget::Fifo(fifo), StreamMode::Streams) => {
                 output.fifo = Some(fifo);
@@ -127,8 +144,13 @@ impl Output {
         let Some(fifo) = self.fifo.take() else { return Ok(()) };
         let (writer, keep_alive) = fifo.open_to_write(wait).await?;
         if let Some(pipe) = &mut self.pipe {
+            let lines = LineEnds {
+                open: Some(self.line.clone()),
+                relieved: pipe.relieved.clone(),
+                ..LineEnds::default()
+            };
             let sink = writer.try_clone();
-            sink.and_then(|sink| pipe.movement.connect(|pipe| (pipe, sink)))
+            sink.and_then(|sink| pipe.movement.connect(lines, |pipe| (pipe, sink)))
                 .map_err(|source| StdioError::ProcessEnd { stream: self.stream, source })?;
         }
         (self.writer, self.keep_alive) = (Some(writer), Some(keep_alive));
@@ -142,8 +164,30 @@ impl Output {
         owner: StreamOwner,
     ) -> Result<Self, StdioError> {
         give_to(&writer, owner).map_err(|source| StdioError::ProcessEnd { stream, source })?;
-        let writer = Some(writer);
-        Ok(Self { stream, fifo: None, writer, keep_alive: None, pipe: None, held_back: Vec::new() })
+        Ok(Self { writer: Some(writer), ..Self::new(stream) })
+    }
+
+    fn new(stream: StreamName) -> Self {
+        Self {
+            stream,
+            fifo: None,
+            writer: None,
+            keep_alive: None,
+            kept_readable: None,
+            line: Rc::default(),
+            pipe: None,
+            held_back: Vec::new(),
+        }
+    }
+
+    /// Another writer begins: what it writes is not to be the rest of a line (R6). Of a logging program's pipe podshim does not
+    /// know where it ends; of a terminal, its console does.
+    pub(super) fn begin_line(&self) {
+        match (&self.pipe, &self.writer) {
+            (Some(pipe), _) => pipe.movement.begin_line(),
+            (None, Some(file)) => end_line_of_file(file),
+            (None, None) => {}
+        }
     }
 
     /// What the process writes to; `None` after the final exit.

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    rc::Rc,
     time::Duration,
 };
 
@@ -11,6 +12,8 @@ use tracing::debug;
 
 use super::endpoint::{Addresses, OutputAddresses, ReaderWait};
 use super::error::{StdioError, StreamName};
+use super::kept_readable::KeptReadable;
+use super::line_end::{OpenLine, end_line_of_file};
 use super::logger::{Logger, LoggerIdentity};
 use super::paths::{StdioPaths, StreamMode, StreamOwner};
 use super::stream::{Input, Output};
@@ -29,6 +32,8 @@ pub struct ConsoleStreams {
     pub stdin: Option<File>,
     /// Write end of stdout.
     pub stdout: Option<File>,
+    /// Where stdout's last line has got to.
+    pub(crate) line: Rc<OpenLine>,
 }
 
 /// The open streams of one container or exec, kept from Create to Delete.
@@ -111,12 +116,13 @@ impl Stdio {
     /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
-            return Ok(ConsoleStreams { stdin: None, stdout: None });
+            return Ok(ConsoleStreams { stdin: None, stdout: None, line: Rc::default() });
         }
         let stdin = self.stdin.as_ref().and_then(|input| input.reader.as_ref());
         let stdin = stdin.map(File::try_clone).transpose()?;
         let stdout = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
-        Ok(ConsoleStreams { stdin, stdout: stdout.map(File::try_clone).transpose()? })
+        let line = self.stdout.as_ref().map(|output| output.line.clone()).unwrap_or_default();
+        Ok(ConsoleStreams { stdin, stdout: stdout.map(File::try_clone).transpose()?, line })
     }
 
     /// CloseIO: the process sees EOF on stdin once containerd has closed its side too. Idempotent.
@@ -136,6 +142,16 @@ impl Stdio {
             if let Some(pipe) = &mut output.pipe {
                 pipe.process_end = None;
                 pipe.movement.give_up_unstarted();
+            }
+        }
+    }
+
+    /// After [`Self::finish_output`]: closes everything as soon as containerd has read what was written, also if the set is never
+    /// dropped.
+    pub fn close_when_read(&mut self) {
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            if let Some(reader) = output.keep_alive.take() {
+                output.kept_readable = Some(KeptReadable::until_read(reader));
             }
         }
     }
@@ -166,30 +182,52 @@ impl Stdio {
     }
 
     /// Writes one `podshim: ` line to the container's own stderr, or to stdout if that is its only stream (rules U7,
-    /// J9).
+    /// J9). It begins on a line of its own (R6).
     ///
     /// Never blocks and never fails: the line is dropped if the stream is full, finished or absent. It is cut to
     /// PIPE_BUF bytes; up to that length a fifo write is atomic and cannot tear the container's output.
     pub fn write_line(&self, text: &str) {
-        let Some(mut writer) = [&self.stderr, &self.stdout]
-            .into_iter()
-            .find_map(|output| output.as_ref().and_then(|output| output.writer.as_ref()))
+        let outputs = [&self.stderr, &self.stdout].into_iter().flatten();
+        let Some((output, writer)) =
+            outputs.filter_map(|output| Some((output, output.writer.as_ref()?))).next()
         else {
             return;
         };
-        let ending = match self.mode {
+        let new_line = self.new_line();
+        let first = if output.line.is_open() { new_line } else { "" };
+        if output.pipe.is_none() {
+            end_line_of_file(writer);
+        }
+        let one_line: String =
+            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+        let mut line = format!("{first}podshim: {one_line}");
+        line.truncate(line.floor_char_boundary(libc::PIPE_BUF - new_line.len()));
+        line.push_str(new_line);
+        write_or_drop(writer, &output.line, &line);
+    }
+
+    /// Another process is to write where the terminal's output goes.
+    pub(super) fn end_terminals_line(&self) {
+        if let Some(output) = self.stdout.as_ref().filter(|output| output.line.is_open())
+            && let Some(writer) = &output.writer
+        {
+            write_or_drop(writer, &output.line, self.new_line());
+        }
+    }
+
+    fn new_line(&self) -> &'static str {
+        match self.mode {
             StreamMode::Streams => "\n",
             // A terminal in raw mode does not turn a line feed into a new line.
             StreamMode::Terminal => "\r\n",
-        };
-        let one_line: String =
-            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-        let mut line = format!("podshim: {one_line}");
-        line.truncate(line.floor_char_boundary(libc::PIPE_BUF - ending.len()));
-        line.push_str(ending);
-        // Non-blocking: this open file description is the shim's alone.
-        if let Err(error) = writer.write_all(line.as_bytes()) {
-            debug!(%error, line, "dropped a line for the container's log");
         }
+    }
+}
+
+/// Non-blocking: this open file description is the shim's alone.
+fn write_or_drop(mut writer: &File, open: &OpenLine, text: &str) {
+    match writer.write_all(text.as_bytes()) {
+        Ok(()) => open.wrote(text.as_bytes()),
+        Err(error) => debug!(%error, text, "dropped a line for the container's log"),
     }
 }

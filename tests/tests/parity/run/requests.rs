@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::exec::Exec;
 use super::{Run, SOON, split};
-use e2e::direct::streams::{Ends, Streams};
+use e2e::direct::streams::Ends;
 
 /// How often a pause is repeated.
 const MOST_FREEZES: usize = 20;
@@ -32,7 +32,7 @@ impl Run {
         let request = ExecProcessRequest {
             id,
             exec_id,
-            terminal: exec.streams == Streams::Terminal,
+            terminal: exec.streams.are_of_a_terminal(),
             stdin: ends.stdin.clone(),
             stdout: ends.stdout.clone(),
             stderr: ends.stderr.clone(),

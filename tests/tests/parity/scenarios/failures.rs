@@ -6,7 +6,7 @@ use containerd_shim_protos::types::mount::Mount;
 use protobuf::well_known_types::any::Any;
 use serde_json::json;
 
-use crate::run::Run;
+use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 use e2e::direct::streams::Streams;
 
@@ -132,6 +132,35 @@ pub async fn other_runtimes(run: &mut Run) -> Result<()> {
         run.create(id).await;
         run.state(id).await;
         run.files(id);
+    }
+    Ok(())
+}
+
+/// D6: a wrapper of the OCI runtime finds the container's config.json where it is (containerd's TestIssue9103 and TestIssue10589).
+pub async fn d6_the_runtimes_working_directory(run: &mut Run) -> Result<()> {
+    let log = run.directory().join("calls");
+    let script = format!(
+        "for word; do case $word in create|start|exec|pause|resume|update|delete) call=$word; break;; esac; done
+        echo \"$call $(cat ./config.json >/dev/null 2>&1 && echo found)\" >> {}
+        exec runc \"$@\"",
+        log.display()
+    );
+    let wrapper = run.executable("wrapper", &script)?;
+    let options = Options { binary_name: wrapper, ..Options::default() };
+    run.bundle("c", Bundle::shell("echo ready; sleep 1000").options(&options)?).await?;
+    run.create("c").await;
+    run.start("c").await;
+    run.line("c").await;
+    run.exec_to_end("c/e", Exec::shell("true").streams(Streams::Null)).await?;
+    run.pause("c").await;
+    run.resume("c").await;
+    run.update("c", serde_json::json!({"pids": {"limit": 50}})).await;
+    // runc's shim asks its runtime more often: what both ask is compared, call by call.
+    let calls = std::fs::read_to_string(&log)?;
+    for call in ["create", "start", "exec", "pause", "resume", "update"] {
+        let of_call: std::collections::BTreeSet<_> =
+            calls.lines().filter(|line| line.starts_with(&format!("{call} "))).collect();
+        run.record(format!("./config.json of {call}"), vec![("calls".to_owned(), format!("{of_call:?}"))]);
     }
     Ok(())
 }

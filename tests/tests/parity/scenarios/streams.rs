@@ -205,3 +205,41 @@ pub async fn a_child_holds_the_output(run: &mut Run) -> Result<()> {
     run.delete("c").await;
     Ok(())
 }
+
+/// D4: the client's input has ended, and its reader is slower than the program, as in containerd's
+/// TestContainerExecLargeOutputWithTTY. More is written than a pipe holds, so the end of it is in the terminal when the process
+/// exits.
+pub async fn d4_the_last_output_of_a_terminal_for_a_slow_client(run: &mut Run) -> Result<()> {
+    let much = "stty raw; head -c 70000 /dev/zero | tr '\\0' x; echo; echo the end";
+    run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
+    run.line("c").await;
+    run.exec("c/e", Exec::shell(much).streams(Streams::SlowTerminal)).await?;
+    run.start("c/e").await;
+    run.wait("c/e").await;
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    run.output("c/e").await?;
+    run.delete("c/e").await;
+    run.container("init", Bundle::shell(much).streams(Streams::SlowTerminal)).await?;
+    run.wait("init").await;
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    run.output("init").await?;
+    run.delete("init").await;
+    Ok(())
+}
+
+/// CloseIO of a terminal whose client has closed its input hangs it up.
+pub async fn d4_a_terminal_hangs_up(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
+    run.line("c").await;
+    let script = "trap 'exit 7' HUP; echo ready; while :; do sleep 0.1; done";
+    run.exec("c/e", Exec::shell(script).streams(Streams::Terminal)).await?;
+    run.start("c/e").await;
+    run.line("c/e").await;
+    run.close_input("c/e");
+    run.close_io("c/e").await;
+    run.wait_shortly("c/e").await;
+    run.kill("c", 9).await;
+    run.wait("c").await;
+    run.delete("c/e").await;
+    Ok(())
+}

@@ -13,8 +13,10 @@ use crate::{
     test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
 };
 
+mod closing;
 mod logging;
 mod moving;
+mod seams;
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -61,6 +63,20 @@ impl Stdout {
         let stdio = open(&output_to(&path)).await;
         Self { directory, path, reader, stdio }
     }
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The count of open files once there is what all streams of a thread share: the view on moved data.
+async fn open_files_of_a_thread_with_streams() -> usize {
+    let Stdout { reader, stdio, .. } = Stdout::new().await;
+    reopen(stdio.stdout.as_ref().unwrap().process_end().unwrap()).unwrap().write_all(b"x").unwrap();
+    until(|| read_available(&reader) == "x").await;
+    drop((reader, stdio));
+    tokio::task::yield_now().await;
+    open_files()
 }
 
 fn assert_open_and_empty(mut reader: &File) {

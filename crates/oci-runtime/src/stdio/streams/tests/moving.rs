@@ -77,10 +77,6 @@ async fn assert_idle() {
     assert!(time_after - time <= 20_000, "{} us of CPU time", time_after - time);
 }
 
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 #[test]
 fn fifty_megabytes_arrive_complete_and_in_order_at_a_slow_reader() {
     run(async {
@@ -310,7 +306,7 @@ fn stdin_arrives_complete_and_ends_with_close_io() {
 fn nothing_stays_open() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let before = open_files();
+        let before = open_files_of_a_thread_with_streams().await;
         for _ in 0..3 {
             let directory = tempfile::tempdir().unwrap();
             let [stdin, stdout, stderr] =

@@ -1,0 +1,24 @@
+//! Why a terminal cannot be had. Owns the wording.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+/// How a console can fail.
+#[derive(Debug, Error)]
+pub enum ConsoleError {
+    /// The socket cannot be made.
+    #[error("cannot make a console socket in {}: {source}", directory.display())]
+    Socket {
+        /// The directory asked for.
+        directory: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The runtime did not send a terminal.
+    #[error("the OCI runtime sent no terminal: {0}")]
+    Receive(#[source] io::Error),
+    /// The terminal cannot be set up.
+    #[error("cannot set up the terminal: {0}")]
+    Setup(#[source] io::Error),
+}
