@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ mod options;
 mod runs;
 mod table;
 
-use options::{Options, Task};
+use options::{Ends, Options, Task};
 use runs::{Run, Runs};
 use table::Table;
 
@@ -62,7 +62,7 @@ struct Finding {
 fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     // A panic is a finding, reported like the others.
     std::panic::set_hook(Box::new(|_| {}));
-    let next = &AtomicU64::new(0);
+    let (next, is_enough) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let (sender, reports) = mpsc::channel();
     let clock = Clock::start();
     let (mut done, mut printed, mut table) = (0, Duration::ZERO, Table::default());
@@ -70,7 +70,7 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
             let sender = sender.clone();
-            scope.spawn(move || run(runs, next, &sender));
+            scope.spawn(move || run(runs, next, is_enough, &sender));
         }
         drop(sender);
         for report in reports {
@@ -87,6 +87,7 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
                         eprintln!("{}: {}", runs.play(index).name, failure.error);
                     }
                     found.entry(kind).or_insert(Finding { index, failure, times: 0 }).times += 1;
+                    is_enough.fetch_or(options.ends == Ends::AtFailure, Ordering::Relaxed);
                 }
             }
             let passed = clock.passed();
@@ -97,6 +98,9 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
         }
     });
     progress(done, runs.count(), clock.passed(), found.len());
+    if options.ends == Ends::AtFailure {
+        return Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let mut findings: Vec<_> = found.values().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.times));
     for finding in findings.iter().take(MOST_KINDS) {
@@ -109,11 +113,11 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(runs: &Runs, next: &AtomicU64, sender: &mpsc::Sender<WorkerReport>) {
+fn run(runs: &Runs, next: &AtomicU64, is_enough: &AtomicBool, sender: &mpsc::Sender<WorkerReport>) {
     const BATCH: u64 = 200;
     loop {
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
-        if first >= runs.count() {
+        if first >= runs.count() || is_enough.load(Ordering::Relaxed) {
             return;
         }
         let last = (first + BATCH).min(runs.count());

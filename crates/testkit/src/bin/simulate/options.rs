@@ -11,7 +11,16 @@ pub struct Options {
     pub jobs: usize,
     /// Where failing scenarios are written.
     pub out: PathBuf,
+    pub ends: Ends,
     pub task: Task,
+}
+
+/// When a run of many is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    AfterAll,
+    /// One failure is enough, and no smaller scenario is looked for.
+    AtFailure,
 }
 
 /// What to run.
@@ -28,12 +37,13 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
     let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);
     let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, kind: None };
-    let (mut under_kubelet, mut grid) = (false, false);
+    let (mut under_kubelet, mut grid, mut ends) = (false, false, Ends::AfterAll);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--kubelet" => under_kubelet = true,
             "--aware" => choice.version = KubeletVersion::Aware,
             "--grid" => grid = true,
+            "--until-failure" => ends = Ends::AtFailure,
             _ => {
                 let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
                 let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value:?} is no number"));
@@ -64,5 +74,5 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
         (None, true) if grid => Task::Run(Runs::grid(choice)),
         (None, true) => Task::Run(Runs::Kubelet { runs, seed, choice }),
     };
-    Ok(Options { jobs, out, task })
+    Ok(Options { jobs, out, ends, task })
 }
