@@ -289,12 +289,12 @@ impl Container {
         self.probe = None;
     }
 
-    /// SIGKILL ends it; between two processes its last code becomes SIGKILL's.
-    pub(crate) fn kill(&mut self, code: u32) {
+    /// SIGKILL ends it. Between two processes `code` becomes its last one, if there is one.
+    pub(crate) fn kill(&mut self, code: Option<u32>) {
         self.ending.kill();
         self.hooks.stop_waiting();
         self.probe = None;
-        if let Phase::Recreating { last, .. } = &mut self.phase {
+        if let (Phase::Recreating { last, .. }, Some(code)) = (&mut self.phase, code) {
             last.code = code;
         }
     }

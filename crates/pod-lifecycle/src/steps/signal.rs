@@ -94,14 +94,15 @@ pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: S
 /// Ends a container with SIGKILL, also between two runs of its program. What the next exit means stays.
 pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
     let Some(container) = pod.container_mut(id) else { return };
-    container.kill(KILLED);
-    if let Phase::BackingOff { last, .. } = container.phase() {
-        let at = last.at;
+    // R5: between two processes SIGKILL ends nothing, and the last code stays, unless a caller sent it.
+    let code = (cause == SignalCause::Caller).then_some(KILLED);
+    container.kill(code);
+    if let Phase::BackingOff { last, .. } = *container.phase() {
         // R14: it is held for the pod's restart instead.
         if pod.container(id).is_some_and(|container| is_renewed(pod, container)) {
             return pod.mark_changed();
         }
-        return finish(pod, id, Exit { code: KILLED, at });
+        return finish(pod, id, Exit { code: code.unwrap_or(last.code), ..last });
     }
     if container.has_process() {
         send_kill(pod, id, reach, cause);
