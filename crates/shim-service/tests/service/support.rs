@@ -136,6 +136,12 @@ impl Pod {
         bundle
     }
 
+    /// Whether the OCI runtime has the container.
+    pub fn is_known_to_its_runtime(&self, id: &str) -> bool {
+        let namespace = format!("test-{}", std::process::id());
+        self.directory.path().join("state").join(namespace).join(id).exists()
+    }
+
     /// The request that containerd would send for a bundle.
     pub fn create_request(&self, id: &str) -> CreateTaskRequest {
         let mut options = Vec::new();

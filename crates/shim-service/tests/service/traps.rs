@@ -188,13 +188,14 @@ fn trap_12_a_slow_delete_is_answered_when_asked_again() {
     with_pod(async |pod| {
         pod.run("c", "exit 3", &[]).await;
         pod.wait("c").await.unwrap();
+        assert!(pod.is_known_to_its_runtime("c"));
         let slow = pod.directory.path().join("c/slow.delete");
         fs::write(&slow, "1").unwrap();
         let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
         let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
         assert!(given_up.is_err());
         timeout(SOON, async {
-            while pod.directory.path().join("state/test/c").exists() {
+            while pod.is_known_to_its_runtime("c") {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })
@@ -220,12 +221,13 @@ fn trap_12_d5_a_delete_that_outlasts_its_caller_is_not_done_again() {
                 pod.start(id).await.unwrap();
                 pod.wait(id).await.unwrap();
             }
+            assert!(pod.is_known_to_its_runtime(id));
             fs::write(pod.directory.path().join(id).join("slow.delete"), "1").unwrap();
             let delete = DeleteRequest { id: id.to_owned(), ..Default::default() };
             let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
             assert!(given_up.is_err());
             timeout(SOON, async {
-                while pod.directory.path().join("state/test").join(id).exists() {
+                while pod.is_known_to_its_runtime(id) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             })
