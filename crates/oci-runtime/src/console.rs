@@ -1,6 +1,6 @@
 //! Terminals: what one incarnation of a process has beside containerd's fifos when it runs on a pty.
 //!
-//! Owns the two tasks that copy ([`pump`]), and when each ends. The tasks own the pty and their ends of the fifos, so the terminal
+//! Owns the two tasks that copy (`pump`), and when each ends. The tasks own the pty and their ends of the fifos, so the terminal
 //! hangs up when both have ended. [`Stdio`](crate::stdio::Stdio) owns the fifos: after a restart in place a new console uses the
 //! same ones.
 
