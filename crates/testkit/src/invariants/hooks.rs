@@ -3,7 +3,6 @@
 use pod_lifecycle::{ContainerId, Hook};
 use pod_spec::{Role, Signal};
 
-use super::stop::Cause;
 use super::{Invariants, Verdict};
 
 impl Invariants {
@@ -21,54 +20,24 @@ impl Invariants {
             return self
                 .violated(format!("the {hook} hook of {id} runs while a member that needs it runs (H2)"));
         }
-        let is_known = hook == Hook::PreStop && !self.pod_restarts || self.is_read;
-        let again = container.hooks_run.contains(&hook) && is_known;
-        if container.hook.is_some() || again {
+        if container.hook.is_some() || container.hooks_run.contains(&hook) {
             return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
         }
         if let Some(container) = self.containers.get_mut(id) {
             container.hook = Some(hook);
-            container.ends_since.get_or_insert(self.now);
+            container.hook_since = self.now;
             container.interrupted |= hook != Hook::Migrate;
             container.hooks_run.push(hook);
         }
         Ok(())
     }
 
-    /// H1, H2: a stop signal comes after all hooks that the plan has, unless no time is left for them.
-    pub(super) fn may_skip_hooks(&self, id: &ContainerId) -> Verdict {
-        let container = &self.containers[id];
-        let Some(member) = self.member(&container.name).filter(|_| self.is_read) else { return Ok(()) };
-        let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
-        let hurried =
-            container.caller_killed || self.is_asked_to_kill(id) || zero_grace || self.budget_is_over();
-        // T8: its own time may be over.
-        let own_time = member.grace.is_some() || container.hook.is_some();
-        if hurried || own_time || !container.is_untouched() {
-            return Ok(());
-        }
-        // At the moment at which the pod completes the sidecar's own turn may come first.
-        let completes =
-            self.stop.is_some_and(|stop| stop.cause == Cause::Completed && stop.since == self.now);
-        let terminates = (self.stop.is_some() && !completes) || container.role == Some(Role::Main);
-        let due = [(&member.on_terminate, Hook::OnTerminate), (&member.pre_stop, Hook::PreStop)];
-        let skipped = due.iter().find(|(command, hook)| {
-            command.is_some() && !container.hooks_run.contains(hook) && (*hook == Hook::PreStop || terminates)
-        });
-        match skipped {
-            Some((_, hook)) => {
-                self.violated(format!("{id} gets its stop signal without its {hook} hook (H1, H2)"))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
     pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        let budget_over = self.budget_is_over() || self.stop.is_some_and(|stop| stop.had_zero_grace);
+        let budget_over = self.budget_is_over();
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
-            || container.ends_since.is_some_and(|since| self.now >= since + self.pod_grace());
+            || self.now >= container.hook_since + self.pod_grace();
         let hurried = container.caller_killed || self.is_asked_to_kill(id);
         match container.hook {
             Some(hook)

@@ -87,22 +87,6 @@ pub(super) fn pod(random: &mut Rng) -> RandomPod {
     RandomPod { head: head(annotations), names }
 }
 
-/// A pod with that policy and a plan.
-pub(super) fn pod_of(random: &mut Rng, policy: RestartPolicy) -> RandomPod {
-    loop {
-        let mut pod = pod(random);
-        let Command::Pod { annotations, .. } = &mut pod.head else { continue };
-        if annotations.is_empty() {
-            continue;
-        }
-        annotations.retain(|(key, _)| key != "restart-policy");
-        annotations.push(("restart-policy".to_owned(), format!("{policy:?}")));
-        if is_valid(annotations) {
-            return pod;
-        }
-    }
-}
-
 /// S10: the same containers with a role each, in the order that roles have; `None` for what roles cannot say.
 fn by_role(plan: &str) -> Option<Vec<(String, String)>> {
     if plan.contains(['@', '+', '|']) {
@@ -215,12 +199,7 @@ fn can_come_true(key: &str, value: &str, policy: RestartPolicy, planned: &[Plann
     let is_main = |name: &str| role(name) == Some(PlannedRole::Main);
     match word {
         // A job has no end if its main is restarted whatever its exit code.
-        // Nor if it does not repeat an exit that its kubelet, which knows one policy for all, does (J1).
-        "restart" => {
-            let is_own = value.starts_with("never") || value.contains(";codes=") || value.contains(";not=");
-            let ends = policy == RestartPolicy::OnFailure && is_own;
-            !is_main(name) || policy == RestartPolicy::Always || !is_endless(value) && !ends
-        }
+        "restart" => !is_main(name) || policy == RestartPolicy::Always || !is_endless(value),
         // A main may end before it gets ready, and under Always it is never done.
         "after" => value.split(", ").filter_map(|entry| entry.split_once('=')).all(|(other, condition)| {
             !is_main(other) || (condition == "done" && policy != RestartPolicy::Always)
