@@ -199,7 +199,12 @@ fn can_come_true(key: &str, value: &str, policy: RestartPolicy, planned: &[Plann
     let is_main = |name: &str| role(name) == Some(PlannedRole::Main);
     match word {
         // A job has no end if its main is restarted whatever its exit code.
-        "restart" => !is_main(name) || policy == RestartPolicy::Always || !is_endless(value),
+        // Nor if it does not repeat an exit that its kubelet, which knows one policy for all, does (J1).
+        "restart" => {
+            let is_own = value.starts_with("never") || value.contains(";codes=") || value.contains(";not=");
+            let ends = policy == RestartPolicy::OnFailure && is_own;
+            !is_main(name) || policy == RestartPolicy::Always || !is_endless(value) && !ends
+        }
         // A main may end before it gets ready, and under Always it is never done.
         "after" => value.split(", ").filter_map(|entry| entry.split_once('=')).all(|(other, condition)| {
             !is_main(other) || (condition == "done" && policy != RestartPolicy::Always)
