@@ -74,6 +74,11 @@ impl Ended {
         now <= self.evident_until
     }
 
+    /// Until when it is that, `lone-stop-window` after it.
+    pub(crate) fn evident_until(&self) -> PodTime {
+        self.evident_until
+    }
+
     /// The exit of the program.
     pub(crate) fn real(&self) -> Exit {
         self.real

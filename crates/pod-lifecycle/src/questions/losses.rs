@@ -35,7 +35,9 @@ pub(crate) fn losses(pod: &State) -> Vec<(usize, PodTime)> {
         .filter_map(|index| {
             let ended = pod.member(index).ended()?;
             if has_gone_with_its_pod(pod, index) {
-                return Some((index, pod.rounds.created_at() + pod.lone_stop_window()));
+                // A kubelet with native sidecars recreates it a moment after its end.
+                let quiet = pod.rounds.created_at() + pod.lone_stop_window();
+                return Some((index, quiet.max(ended.evident_until())));
             }
             Some((index, ended.replace_by().max(pod.rounds.created_at() + pod.replace_wait())))
         })
