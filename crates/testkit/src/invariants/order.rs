@@ -156,7 +156,9 @@ impl Invariants {
             let lets = |name: &str| {
                 let other = self.members.get(name).cloned().unwrap_or_default();
                 match condition {
-                    Condition::Started => other.executed || other.open || self.is_done(&other),
+                    Condition::Started => {
+                        other.executed || other.open || self.is_done(&other) || self.is_given_up(&other)
+                    }
                     Condition::Ready => other.open || self.is_done(&other) || self.is_given_up(&other),
                     Condition::Done => self.is_done(&other),
                 }

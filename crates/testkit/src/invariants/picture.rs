@@ -42,6 +42,8 @@ pub(super) struct Container {
     pub(super) killed: bool,
     /// A caller's SIGKILL was accepted.
     pub(super) caller_killed: bool,
+    /// T10: an operation of podshim's own was given up.
+    pub(super) is_abandoned: bool,
     /// A stop signal that was accepted and not delivered yet.
     pub(super) held: Option<Signal>,
     /// When it was accepted.
@@ -105,6 +107,7 @@ impl Container {
             stop_signals: 0,
             killed: false,
             caller_killed: false,
+            is_abandoned: false,
             held: None,
             held_since: PodTime::ZERO,
             kubelet: spec.kubelet,
