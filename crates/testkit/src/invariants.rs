@@ -65,6 +65,8 @@ pub(crate) struct Invariants {
     sandbox_gone: bool,
     /// The stop under way.
     stop: Option<Stop>,
+    /// When a caller last began to create a planned container (I8).
+    last_create: PodTime,
     /// The stops of containers of which it is not decided what they are.
     making: Option<Making>,
     /// Whether everything that has happened is in the reading of the stops.
@@ -106,6 +108,7 @@ impl Invariants {
             known: BTreeSet::new(),
             sandbox_gone: false,
             stop: None,
+            last_create: PodTime::ZERO,
             making: None,
             is_read: true,
             pod_restarts: false,
@@ -398,6 +401,7 @@ impl Invariants {
     /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
+        self.note_given_up();
         if self.is_read && self.may_be_lost() {
             self.leaves_the_reading();
         }

@@ -47,6 +47,10 @@ impl Invariants {
                 }
                 Ok(())
             }
+            (Request::Restart, Some(_)) => {
+                self.restarts_the_pod();
+                Ok(())
+            }
             (Request::Wait(target), Some(Reply::Exit(exit))) => self.agrees(target, *exit, "Wait"),
             (Request::Delete(target), Some(Reply::Deleted(deleted))) => {
                 self.agrees(target, deleted.exit, "Delete")
@@ -153,7 +157,7 @@ impl Invariants {
             let (is_main, role) = (container.role == Some(Role::Main), container.role);
             let by_caller = self.is_asked(&name);
             // U4 ends it in order to restart it, unless its caller wants its end too.
-            let for_restart = container.gate_failed && !by_caller;
+            let for_restart = container.gate_failed && !container.asked_ever;
             let interrupted = (container.interrupted || container.killed) && !for_restart;
             let counts_from = if by_caller { self.now + self.defaults().replace_wait } else { self.now };
             let code = if is_main { shown.code } else { real.code };

@@ -44,7 +44,9 @@ impl Invariants {
         if member.released {
             return self.violated(format!("{id} is held, though it was released in this round (S6, R6)"));
         }
-        if self.blocker(&container.name).is_none() {
+        let waits_for_pair = self.waits(&container.name).iter().any(|(name, _)| self.partner(name).is_some());
+        let is_certain = !waits_for_pair && !self.waits_for_given_up(&container.name);
+        if is_certain && self.blocker(&container.name).is_none() {
             return self.violated(format!("{id} is held, though nothing is in its way (S9, U3)"));
         }
         Ok(())
@@ -190,6 +192,7 @@ impl Invariants {
             && self.partner(&container.name).is_none()
             && !container.caller_killed
             && !container.had_turn
+            && !(container.gate_failed && container.asked_ever)
             && !self.sandbox_gone
             && !self.budget_is_over()
             && self.failed.is_none()

@@ -188,12 +188,33 @@ impl Invariants {
 
     /// I8: under Never a sidecar whose gate was open once, and which its caller does not recreate.
     fn is_given_up(&self, member: &MemberPicture) -> bool {
-        let defaults = self.defaults();
-        // J11: at once if podshim ended it with its pod.
-        let wait = if member.ended_with_pod { defaults.lone_stop_window } else { defaults.replace_wait };
+        // J11: at once if podshim ended it with its pod, once its caller creates nothing more; else after `replace-wait`. When it
+        // had to be is not judged.
+        let window = self.defaults().lone_stop_window;
         self.policy() == Some(RestartPolicy::Never)
-            && member.was_open
-            && member.end.is_some_and(|end| end.at + wait <= self.now)
+            && !member.is_main
+            && (member.is_given_up
+                || member.was_open && member.end.is_some() && self.last_create + window <= self.now)
+    }
+
+    /// I8: what was given up once stays so until another round begins.
+    pub(super) fn note_given_up(&mut self) {
+        let names = self.members.iter().filter(|(_, member)| self.is_given_up(member));
+        let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            if let Some(member) = self.members.get_mut(&name) {
+                member.is_given_up = true;
+            }
+        }
+    }
+
+    /// I8: whether what a member waits for may have been given up.
+    pub(super) fn waits_for_given_up(&self, name: &str) -> bool {
+        let never = self.policy() == Some(RestartPolicy::Never);
+        let may_be = |member: &MemberPicture| {
+            !member.is_main && member.was_open && (member.end.is_some() || member.is_given_up)
+        };
+        never && self.waits(name).iter().any(|(other, _)| self.members.get(other).is_some_and(may_be))
     }
 
     pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {
@@ -266,6 +287,8 @@ impl Invariants {
             || self.is_asked_to_kill(id)
             || self.budget_is_over()
             || turn
+            // T8: its hook was part of a stop that was taken back, and its time is over.
+            || (container.asked_ever && container.hook.is_some())
             || container.gate_failed
             || (signal == Signal::KILL && container.stop_signals > 0)
     }
@@ -297,7 +320,8 @@ impl Invariants {
         if !allowed {
             return self.violated(format!("sidecar {id} is stopped while a member that needs it runs (T1)"));
         }
-        if signal != Signal::KILL && container.stop_signals > 0 {
+        let is_pair = self.partner(&container.name).is_some();
+        if signal != Signal::KILL && container.stop_signals > 0 && !(is_pair && container.taken_back) {
             return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
         }
         // K15: the stop's own signal may have been sent before the caller's came.
@@ -343,7 +367,7 @@ impl Invariants {
             && container.role == Some(Role::Sidecar)
             && container.has_run
             && container.shown.is_none()
-            && (container.stop_signals == 0 || container.process == Process::None)
+            && (container.stop_signals == 0 || container.comes_back() || container.process == Process::None)
         {
             container.held.get_or_insert(signal);
         }
@@ -420,6 +444,7 @@ impl Invariants {
             making.asked.remove(&name);
         }
         self.making = self.making.take().filter(|making| !making.asked.is_empty());
+        self.last_create = now;
         self.newest.insert(name.clone(), id.clone());
         if !self.known.insert(name.clone()) {
             self.another_until.get_or_insert(now + self.defaults().replace_wait);
@@ -465,7 +490,7 @@ impl Invariants {
         }
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
-            (picture.asked, picture.is_alone) = (None, false);
+            (picture.asked, picture.is_alone, picture.is_given_up) = (None, false, false);
             picture.counted_from_zero();
             if living.contains(name) {
                 picture.lives_on()

@@ -70,6 +70,8 @@ pub(super) struct Container {
     /// Stop signals that this incarnation got.
     pub(super) stop_signals: u32,
     pub(super) killed: bool,
+    /// A caller has asked for its end, in this round or before.
+    pub(super) asked_ever: bool,
     /// A caller's SIGKILL was accepted.
     pub(super) caller_killed: bool,
     /// A stop signal that was accepted and not delivered yet.
@@ -147,6 +149,7 @@ impl Container {
             shown: None,
             stop_signals: 0,
             killed: false,
+            asked_ever: false,
             caller_killed: false,
             held: None,
             kubelet: spec.kubelet,
@@ -211,10 +214,14 @@ impl Container {
         }
     }
 
+    /// Whether podshim ends its program in order to start it again (U4, I7, T12).
+    pub(super) fn comes_back(&self) -> bool {
+        self.gate_failed || self.for_restart || self.taken_back
+    }
+
     /// Whether its program was sent a signal that ends it, and not in order to restart it (U4).
     pub(super) fn is_ended_for_good(&self) -> bool {
-        let comes_back = self.gate_failed || self.for_restart || self.taken_back;
-        self.caller_killed || (!comes_back && (self.stop_signals > 0 || self.killed))
+        self.caller_killed || (!self.comes_back() && (self.stop_signals > 0 || self.killed))
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -267,6 +274,8 @@ pub(super) struct MemberPicture {
     pub(super) ended_with_pod: bool,
     /// That a caller asked for its end (T12).
     pub(super) asked: Option<Asked>,
+    /// I8: the pod has gone on without it in this round; its gate stays open.
+    pub(super) is_given_up: bool,
     /// T16: that stop was one of this container alone.
     pub(super) is_alone: bool,
     /// What its newest container is to its kubelet.

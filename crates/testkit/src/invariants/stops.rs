@@ -170,7 +170,10 @@ impl Invariants {
         self.planned().any(|(id, container)| {
             let has_turn = container.role == Some(Role::Sidecar)
                 && (self.turn_has_come(container) || stop.budget.is_some_and(|it| self.now >= it.ends));
+            // What a caller has stopped ends, though the stop that it was part of was taken back (H1).
+            let was_asked = container.asked_ever && container.role != Some(Role::Sidecar);
             let covered = self.is_asked(&container.name)
+                || was_asked
                 || (stop.is_own() && container.role != Some(Role::Sidecar))
                 || container.is_ended_for_good()
                 || has_turn;
@@ -255,6 +258,7 @@ impl Invariants {
             }
         }
         if let Some(container) = self.containers.get_mut(id) {
+            container.asked_ever = true;
             let never_ran = container.started && !container.ran && container.process == Process::None;
             if never_ran && container.last_exit.is_some() {
                 // It is between two processes, and ends instead of waiting on.

@@ -55,7 +55,7 @@ impl Invariants {
         let Some(member) = self.member(&container.name) else { return Ok(()) };
         let unasked = self.stop.is_some_and(|stop| stop.cause == Cause::Caller && stop.budget.is_none())
             && is_sidecar
-            && !self.is_asked(&container.name);
+            && !container.asked_ever;
         let grace = match member.grace {
             Some(grace) => grace,
             None if unasked => container.own_time,
