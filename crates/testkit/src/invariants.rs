@@ -11,6 +11,7 @@ mod oom_score;
 mod order;
 mod picture;
 mod restarts;
+mod rounds;
 mod stop;
 mod stops;
 mod times;
