@@ -17,8 +17,10 @@ use tempfile::TempDir;
 
 use crate::{
     bundle::Bundle,
+    cgroup::Cgroup,
     reaper::Reaper,
-    runtime::{CgroupDriver, Container, Runtime},
+    runtime::{CgroupDriver, Container, CreateOptions, Launched, Runtime},
+    stdio::ChildStdio,
 };
 
 /// How long anything in a test may take before the test fails.
@@ -141,6 +143,17 @@ impl TestContainer {
         let runtime = Rc::new(Runtime::new(reaper.clone(), runtime_binary(), root, CgroupDriver::Cgroupfs));
         let container = runtime.container(id, Bundle::new(bundle));
         Self { container, reaper, directory }
+    }
+
+    /// Creates and starts it, and waits until its own program runs. A freeze in the middle of an exec ends only with a thaw: the
+    /// kernel waits there for threads that are frozen already.
+    pub(crate) async fn start(&self) -> (Launched, Cgroup) {
+        let created = self.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
+        self.container.start().await.unwrap();
+        let name = format!("/proc/{}/comm", created.process.pid());
+        until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
+        (created, cgroup)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -34,16 +34,15 @@ impl Invariants {
     }
 
     /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
-    pub(super) fn may_overtake_hook(&self, of: &ContainerId) -> Verdict {
-        let id = of;
+    pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let budget_over = self.budget_is_over();
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
             || self.now >= container.hook_since + self.pod_grace();
         // K11: with `order` a SIGKILL to any container hurries the whole stop.
         let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
-        let asked = |(id, container): (&ContainerId, &Container)| {
-            (ordered || id == of) && (container.caller_killed || self.is_asked_to_kill(id))
+        let asked = |(other, container): (&ContainerId, &Container)| {
+            (ordered || other == id) && (container.caller_killed || self.is_asked_to_kill(other))
         };
         let hurried = self.containers.iter().any(asked);
         match container.hook {

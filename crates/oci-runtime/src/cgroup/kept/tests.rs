@@ -6,7 +6,7 @@ use crate::{
     process::SignalNumber,
     runtime::{CreateOptions, DeleteMode, GroupsLeft, Launched},
     stdio::ChildStdio,
-    test_support::{TestContainer, run, until, within},
+    test_support::{TestContainer, run, within},
 };
 
 fn in_a_pod(name: &str) -> String {
@@ -29,15 +29,6 @@ fn container(name: &str) -> TestContainer {
             "pids": {"limit": 50},
         });
     })
-}
-
-async fn start(test: &TestContainer) -> (Launched, Cgroup) {
-    let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
-    let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
-    test.container.start().await.unwrap();
-    let name = format!("/proc/{}/comm", created.process.pid());
-    until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
-    (created, cgroup)
 }
 
 async fn end(launched: Launched) {
@@ -65,7 +56,7 @@ fn file(cgroup: &Cgroup, controller: &str, name: &str) -> PathBuf {
 fn d2_r6_groups_stay_with_their_counters_and_with_what_was_written_past_the_shim() {
     run(async {
         let test = container("a");
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let written = [
             ("cpu", "cpu.cfs_quota_us", "33000"),
             ("cpu", "cpu.shares", "77"),
@@ -87,7 +78,7 @@ fn d2_r6_groups_stay_with_their_counters_and_with_what_was_written_past_the_shim
         assert!(!inner.parent().unwrap().exists());
         assert_eq!(test.container.delete_all_but(&kept).await.unwrap(), GroupsLeft::All);
         assert!(test.container.state().await.unwrap_err().is_not_found());
-        let (created, again) = start(&test).await;
+        let (created, again) = test.start().await;
         assert_eq!((&again, again.identity()), (&cgroup, group));
         assert_eq!(again.freeze_state(), FreezeState::Thawed);
         assert!(used(&again) >= before);
@@ -109,7 +100,7 @@ fn d2_r6_groups_stay_with_their_counters_and_with_what_was_written_past_the_shim
 fn r6_a_create_that_fails_in_kept_groups_removes_them() {
     run(async {
         let test = container("b");
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         end(created).await;
         let kept = KeptGroups::of(&in_a_pod("b"), &cgroup).await.unwrap();
         assert_eq!(test.container.delete_all_but(&kept).await.unwrap(), GroupsLeft::All);
@@ -121,7 +112,7 @@ fn r6_a_create_that_fails_in_kept_groups_removes_them() {
         let _ = test.container.delete(DeleteMode::Force).await;
         assert!(!cgroup.exists());
         fs::write(&config, spec).unwrap();
-        let (created, again) = start(&test).await;
+        let (created, again) = test.start().await;
         end(created).await;
         assert!(again.exists());
         test.container.delete(DeleteMode::Ended).await.unwrap();
@@ -134,7 +125,7 @@ fn r6_a_create_that_fails_in_kept_groups_removes_them() {
 fn r6_groups_that_are_not_the_containers_own_are_not_kept() {
     run(async {
         let test = container("c");
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let own = Cgroup::of_pid(nix::unistd::getpid()).unwrap();
         for (path, cgroup) in [
             ("kubepods.slice:cri-containerd:c", &cgroup),
@@ -155,7 +146,7 @@ fn r6_groups_that_are_not_the_containers_own_are_not_kept() {
 fn r6_limits_that_bound_each_other_are_written_in_the_order_that_the_kernel_takes() {
     run(async {
         let test = container("d");
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let limit =
             |name: &str, text: &str| Limit { path: file(&cgroup, "memory", name), text: format!("{text}\n") };
         // With swap accounting the second must be raised before the first.

@@ -8,22 +8,11 @@ use super::*;
 use crate::{
     cgroup::{FreezeState, KillOutcome},
     process::{Process, SignalNumber},
-    runtime::{CreateOptions, Launched},
-    stdio::ChildStdio,
+    runtime::Launched,
     test_support::{DEADLINE, TestContainer, run, until, within},
 };
 
 const PARENT_AND_CHILD: [&str; 3] = ["sh", "-c", "sleep 1000 & exec sleep 1000"];
-
-async fn start(test: &TestContainer) -> (Launched, Cgroup) {
-    let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
-    let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
-    test.container.start().await.unwrap();
-    // A freeze in the middle of an exec ends only with a thaw: the kernel waits there for threads that are frozen already.
-    let name = format!("/proc/{}/comm", created.process.pid());
-    until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
-    (created, cgroup)
-}
 
 fn freezer_of(cgroup: &Cgroup) -> PathBuf {
     cgroup.subtree_freezer().unwrap().directory
@@ -53,7 +42,7 @@ fn d1_k17_groups_inside_are_thawed_and_those_above_are_not() {
         let test = TestContainer::new(&PARENT_AND_CHILD, |spec| {
             spec["linux"]["cgroupsPath"] = format!("/podshim-above-{id}/inner").into();
         });
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         freeze_a_child(&created, &cgroup).await;
         let own = freezer_of(&cgroup);
         freeze(&own).await;
@@ -83,7 +72,7 @@ fn d1_k17_groups_inside_are_thawed_and_those_above_are_not() {
 fn d1_k17_a_group_that_is_frozen_again_is_thawed_again() {
     run(async {
         let test = TestContainer::new(&PARENT_AND_CHILD, |_| {});
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let inner = freeze_a_child(&created, &cgroup).await;
         let freezes_again = std::thread::spawn(move || {
             for _ in 0..2000 {
@@ -107,7 +96,7 @@ fn d1_r6_a_frozen_group_inside_is_emptied_too() {
     run(async {
         let script = ["sh", "-c", "sleep 1000 & exec sleep 1000"];
         let test = TestContainer::new(&script, crate::cgroup::tests::share_pid_namespace);
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let inner = freeze_a_child(&created, &cgroup).await;
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
@@ -184,7 +173,7 @@ fn d1_k17_on_v2_a_signal_acts_when_its_group_is_thawed() {
 fn d1_a_container_with_no_groups_inside_needs_no_walk() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
-        let (created, cgroup) = start(&test).await;
+        let (created, cgroup) = test.start().await;
         let freezer = cgroup.subtree_freezer().unwrap();
         assert!(!freezer.may_be_frozen());
         fs::create_dir(freezer.directory.join("inner")).unwrap();
