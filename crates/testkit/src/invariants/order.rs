@@ -298,7 +298,8 @@ impl Invariants {
             && container.role == Some(Role::Sidecar)
             && container.has_run
             && container.shown.is_none()
-            && (container.stop_signals == 0 || container.process == Process::None)
+            // T12, T16: one whose signal belonged to a stop that was taken back runs again in place, and is stopped like any other.
+            && (container.stop_signals == 0 || container.taken_back || container.process == Process::None)
         {
             if container.held.is_none() {
                 container.held_since = self.now;
