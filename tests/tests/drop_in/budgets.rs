@@ -22,8 +22,8 @@ const PRIVATE_DIRTY: u64 = 600;
 /// Threads when idle.
 const THREADS: u64 = 2;
 /// Open files for a pod of pause and three containers: 14 for each container (its pipes and fifos, both ends of each,
-/// its pidfd, the watch on its memory events), and those of the server.
-const OPEN_FILES: usize = 60;
+/// its pidfd, the watch on its memory events), those of the server, and the three with which the shim sees how a line ends.
+const OPEN_FILES: usize = 63;
 
 #[tokio::test]
 async fn the_command_stays_within_its_size() -> Result<()> {

@@ -369,7 +369,9 @@ fn d7_a_runtime_with_much_to_say_is_answered_at_once_with_its_reason() {
         let failed = within(test.container.exec("e", &process(&[&long]), attempt.child, None)).await;
         let error = failed.unwrap_err().to_string();
         assert!(error.starts_with("OCI runtime exec failed: ") && error.len() < 20_000, "{error}");
-        assert!(error.contains("xxxx") && error.contains("executable file not found"), "{error}");
+        // crun 1.8 and 1.28 do not repeat the command.
+        let is_runcs = error.contains("xxxx") && error.contains("executable file not found");
+        assert!(is_runcs || error.ends_with("File name too long"), "{error}");
         // Nor does any of it reach the log.
         drop(stdio);
         assert_eq!(read_to_end(&err).await, "");
@@ -391,7 +393,8 @@ fn d7_a_hook_with_much_to_say_is_answered_at_once_with_its_reason() {
         let failed = within(test.container.create(attempt.child, CreateOptions::default())).await;
         let error = failed.unwrap_err().to_string();
         assert!(error.starts_with("OCI runtime create failed: ") && error.len() < 20_000, "{error}");
-        assert!(error.contains("hook") && error.contains("exit status 1"), "{error}");
+        let status = error.contains("exit status 1") || error.contains("exit code: 1");
+        assert!(error.contains("hook") && status, "{error}");
         drop(stdio);
         assert_eq!(read_to_end(&err).await, "");
     });
