@@ -6,6 +6,7 @@ mod files;
 mod limits;
 mod messages;
 mod neighbours;
+mod probes;
 mod process_1;
 mod sandboxes;
 mod support;
