@@ -50,6 +50,7 @@ static const char usage[] =
 	"  --ready-after S       seconds from Starting until it does (0)\n"
 	"  --allocate MIB        touch that much memory at Started\n"
 	"  --child               leave a daemon that ignores SIGTERM\n"
+	"  --hold-stdout         hold the lock of the pipe that is stdout, from Started until it is killed\n"
 	"  --print TEXT          write TEXT to stdout at Started\n"
 	"  --notify TEXT         send TEXT to the socket that NOTIFY_SOCKET names\n"
 	"  --notify-to PATH      to that socket instead\n"
@@ -60,7 +61,7 @@ static const char usage[] =
 struct settings {
 	const char *name, *log, *run, *run_from, *exit_code, *ready_file, *print, *notify, *notify_to;
 	double start_delay, term_delay, listen_after, ready_after, notify_after;
-	int term_exit_code, ignore_term, stop_signal, port, leave_child;
+	int term_exit_code, ignore_term, stop_signal, port, leave_child, hold_stdout;
 	size_t allocate_mib;
 };
 
@@ -201,6 +202,27 @@ static void send_notification(void)
 	close(fd);
 }
 
+/*
+ * The kernel holds the pipe's lock for as long as splice(2) waits for its source, a silent socket. Bytes that pass before leave a
+ * reader awake, which then waits for the lock. In a child, so that this process still answers its stop signal.
+ */
+static void hold_stdout(void)
+{
+	int sockets[2];
+	pid_t child = fork();
+
+	if (child < 0 || (child == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)))
+		die("--hold-stdout");
+	if (child > 0)
+		return;
+	for (int bytes = 0; bytes < 10000; bytes++) {
+		if (write(sockets[0], "\n", 1) != 1 || splice(sockets[1], NULL, STDOUT_FILENO, NULL, 1, 0) != 1)
+			die("--hold-stdout");
+	}
+	for (;;)
+		splice(sockets[1], NULL, STDOUT_FILENO, NULL, 1, 0);
+}
+
 static void leave_child(void)
 {
 	pid_t child = fork();
@@ -227,6 +249,7 @@ static void parse(int argc, char **argv)
 		{ "stop-signal", 1, NULL, 'S' },    { "listen", 1, NULL, 'p' },
 		{ "listen-after", 1, NULL, 'P' },   { "ready-file", 1, NULL, 'f' },
 		{ "ready-after", 1, NULL, 'F' },    { "allocate", 1, NULL, 'a' },
+		{ "hold-stdout", 0, NULL, 'H' },
 		{ "child", 0, NULL, 'c' },	    { "print", 1, NULL, 'o' },
 		{ "notify", 1, NULL, 'm' },	    { "notify-to", 1, NULL, 'M' },
 		{ "notify-after", 1, NULL, 'N' },   { "run-from", 1, NULL, 'R' },
@@ -254,6 +277,7 @@ static void parse(int argc, char **argv)
 		case 'F': settings.ready_after = number(name, optarg); break;
 		case 'a': settings.allocate_mib = number(name, optarg); break;
 		case 'c': settings.leave_child = 1; break;
+		case 'H': settings.hold_stdout = 1; break;
 		case 'o': settings.print = optarg; break;
 		case 'm': settings.notify = optarg; break;
 		case 'M': settings.notify_to = optarg; break;
@@ -318,6 +342,8 @@ int main(int argc, char **argv)
 	record_at(execd, "Starting", 0);
 	if (settings.leave_child)
 		leave_child();
+	if (settings.hold_stdout)
+		hold_stdout();
 
 	long long begin = now_ms();
 

@@ -213,6 +213,13 @@ impl Program {
         self
     }
 
+    /// Holds the lock of the pipe that is its stdout, from its start until it is killed: a reader of that pipe waits in the kernel.
+    #[must_use]
+    pub fn holds_stdout(mut self) -> Self {
+        self.flags.push("--hold-stdout".to_owned());
+        self
+    }
+
     /// Writes a line to stdout once started.
     #[must_use]
     pub fn prints(self, line: &str) -> Self {

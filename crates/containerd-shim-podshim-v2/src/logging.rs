@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +23,15 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 /// Up to this length (PIPE_BUF) a write to a fifo is atomic; a longer line is cut.
 const LINE_LIMIT: usize = 4096;
 
-/// Logs to the fifo at `path` from now on; without a fifo there, nothing is logged.
-pub fn init(path: &Path, level: Level) {
+/// Logs to the fifo at `path` from now on; without a fifo there, nothing is logged. Returns its descriptor, which stays open: a thread
+/// with descriptors of its own has to keep this one to log.
+pub fn init(path: &Path, level: Level) -> Option<RawFd> {
     let filter = LevelFilter::from_level(level);
-    let subscriber = tracing_subscriber::registry().with(FifoLog::open(path).with_filter(filter));
+    let log = FifoLog::open(path);
+    let descriptor = log.fifo.as_ref().map(AsRawFd::as_raw_fd);
+    let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
     // Fails if a subscriber is set already, as in some tests: that one stays.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    tracing::subscriber::set_global_default(subscriber).ok().and(descriptor)
 }
 
 /// The layer that writes events to the fifo.

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
 use std::panic;
 use std::path::Path;
@@ -65,9 +66,9 @@ pub fn run(flags: &Flags) -> Result<(), ServerError> {
     let lock = inherited.lock.try_clone().map_err(ServerError::Setup)?;
     let lock = FileLock::inherited(lock, state.server_lock());
 
-    logging::init(Path::new(LOG_FIFO), log_level(flags.debug));
+    let log = logging::init(Path::new(LOG_FIFO), log_level(flags.debug));
     log_panics();
-    let result = serve(flags, inherited, &state);
+    let result = serve(flags, inherited, &state, log);
     // A `delete` that found the entry would take this shim for a killed one.
     if let Err(error) = add_to_totals(Path::new(STATE_ROOT), state.path()) {
         tracing::warn!(%error, "cannot add what was counted to the totals of podshim metrics");
@@ -108,6 +109,7 @@ fn serve(
     flags: &Flags,
     inherited: InheritedDescriptors,
     state: &StateDir,
+    log: Option<RawFd>,
 ) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
@@ -120,6 +122,7 @@ fn serve(
     // One thread: a pod has little work and much state (DESIGN §4). std already ignores SIGPIPE.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
     let config = ServeConfig {
+        log,
         namespace: flags.namespace.clone(),
         id: flags.id.clone(),
         containerd_ttrpc_address: Some(ttrpc_address(flags)),

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::time::Instant;
 
 use crate::{
     runtime::{Container, RuntimeError},
-    stdio::Attempt,
+    stdio::StdioError,
+    streams::{Attempt, PendingAttempt},
 };
 
 #[cfg(test)]
@@ -24,6 +24,9 @@ pub enum HookError {
     /// It was not run.
     #[error(transparent)]
     NotRun(#[from] RuntimeError),
+    /// It was not run: there are no streams for it.
+    #[error(transparent)]
+    Streams(#[from] StdioError),
     /// It ended with another status than 0.
     #[error("exit status {0}")]
     Status(u8),
@@ -35,7 +38,7 @@ pub enum HookError {
 /// Runs a process in the container and waits for its end, without a time limit.
 ///
 /// `process` is an OCI process as JSON, `streams` come from
-/// [`Stdio::attempt_beside`](crate::stdio::Stdio::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
+/// [`Streams::attempt_beside`](crate::streams::Streams::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
 /// process goes on unwatched.
 ///
 /// # Errors
@@ -44,14 +47,14 @@ pub async fn run(
     container: &Container,
     exec_id: &str,
     process: &[u8],
-    streams: Attempt,
+    streams: PendingAttempt,
 ) -> Result<(), HookError> {
-    let Attempt { child, mut held_back } = streams;
+    let Attempt { child, held_back } = streams.ready().await?;
     let launched = container.exec(exec_id, process, child, None).await?;
     held_back.begin();
     let exit = launched.exit.await;
     // In a task of its own: what waits for the hook must not wait for a process that the hook left behind.
-    tokio::task::spawn_local(async move { held_back.end_by(Instant::now() + DRAIN_LIMIT).await });
+    tokio::task::spawn_local(held_back.end_within(DRAIN_LIMIT));
     match (exit.code, exit.signal) {
         (_, Some(signal)) => Err(HookError::Signal(signal)),
         (0, None) => Ok(()),

@@ -11,6 +11,7 @@ pub mod bundle;
 pub mod busy;
 pub mod cgroup;
 pub mod console;
+pub mod hand;
 pub mod hook;
 pub mod mount;
 pub mod notify;
@@ -21,6 +22,7 @@ pub mod runtime;
 pub mod sandbox;
 pub mod spec;
 pub mod stdio;
+pub mod streams;
 pub mod termination_message;
 
 mod async_file;

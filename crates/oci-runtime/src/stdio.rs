@@ -1,7 +1,7 @@
 //! The standard streams of one container or exec: containerd's fifos and files, opened once and kept for every
 //! incarnation of the process.
 //!
-//! Owns the shim's ends. It reads the data only for a gate that waits for a line (`lines`): a process gets an anonymous
+//! Owns the shim's ends, on the hand: it waits where a container holds a lock (`streams` is the head's side). It reads the data only for a gate that waits for a line (`lines`): a process gets an anonymous
 //! pipe, and the kernel moves the data between that pipe and containerd's fifo (`mover`), or a logging program reads
 //! the pipe (`logger`). A regular file goes to the process itself.
 //!
@@ -39,12 +39,13 @@ mod streams;
 mod uri;
 mod watch;
 
-pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
+pub use attempt::{Attempt, ChildEnd, ChildStdio, HeldBack, UnusedFifos};
 pub use error::{StdioError, StreamName};
 pub(crate) use line_end::OpenLine;
 pub(crate) use lines::Lines;
 pub use lines::{LINE_LONGEST, LinePace, LineWatch, Piece};
+pub(crate) use logger::Logger;
 pub use logger::{LoggerError, LoggerIdentity};
 pub use paths::{StdioPaths, StreamMode, StreamOwner};
-pub(crate) use relief::{Excess, Relief};
+pub(crate) use relief::Excess;
 pub use streams::{ConsoleStreams, READER_LIMIT, Stdio};

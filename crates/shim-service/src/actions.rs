@@ -3,10 +3,12 @@
 //! Owns what each action does to a container. May never await, and never feed the pod: an action that takes time is an
 //! operation, which reports back.
 
-use std::time::SystemTime;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::ExitRecord;
-use oci_runtime::process::SignalNumber;
+use oci_runtime::cgroup::Cgroup;
+use oci_runtime::process::{Process, SignalNumber};
 use oci_runtime::termination_message;
 use pod_lifecycle::{Action, ContainerId, Exit, LineTarget, Notice, Reach, SignalCause, Target};
 use pod_spec::Signal;
@@ -20,6 +22,10 @@ use crate::operations;
 use crate::resources::Resources;
 use crate::sandbox_requests;
 use crate::state::State;
+
+/// How long a process may take to end by SIGKILL before its whole group gets one, and how often.
+const DEAD_WITHIN: Duration = Duration::from_millis(500);
+const KILLS_OF_GROUP: u32 = 10;
 
 pub(crate) fn execute(state: &mut State, action: Action) {
     match action {
@@ -84,6 +90,22 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     } else if let Err(error) = process.signal(number) {
         warn!(%target, %error, "cannot send the signal");
     }
+    if let (Some(cgroup), Signal::KILL, None) = (resources.cgroup(), signal, &target.exec) {
+        tokio::task::spawn_local(kill_with_its_group(container.clone(), process.clone(), cgroup.clone()));
+    }
+}
+
+/// A process that waits in the kernel for what another one of its container holds, as the lock of a pipe, does not end by SIGKILL, nor
+/// does its pid namespace, as long as that one lives (H1).
+async fn kill_with_its_group(container: ContainerId, process: Rc<Process>, cgroup: Rc<Cgroup>) {
+    for _ in 0..KILLS_OF_GROUP {
+        tokio::time::sleep(DEAD_WITHIN).await;
+        if !process.is_running() {
+            return;
+        }
+        warn!(%container, "its process has not ended by SIGKILL: all processes of its cgroup get one");
+        cgroup.kill_all_once().await;
+    }
 }
 
 /// K17. What has frozen it may do so once more before the process is gone.
@@ -109,8 +131,8 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
 fn write_line(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
     info!(container = %id, "{line}");
     let Some(resources) = state.container(id) else { return };
-    if let Some(stdio) = resources.stdio() {
-        stdio.write_line(line);
+    if let Some(streams) = resources.streams() {
+        streams.write_line(line);
     }
     if let (LineTarget::LogAndTerminationMessage, Some(path)) = (to, resources.termination_message())
         && let Err(error) = termination_message::write(resources.runtime().reaper(), path, line)

@@ -45,14 +45,14 @@ pub(crate) fn prepare_restore(resources: &Resources, done: CompletionReporter) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.prepare().await {
-            Ok(stdio) => done.finish(Outcome::Ok, OperationResult::Stdio(Box::new(stdio))),
+            Ok(streams) => done.finish(Outcome::Ok, OperationResult::Streams(Box::new(streams))),
             Err(failed) => done.fail_create(failed),
         }
     });
 }
 
 pub(crate) fn restore(resources: &Resources, done: CompletionReporter) {
-    let streams = match resources.streams() {
+    let streams = match resources.next_streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };

@@ -32,17 +32,17 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
     let mut new_process = None;
     match result {
         OperationResult::Nothing => {}
-        OperationResult::Stdio(stdio) => {
+        OperationResult::Streams(streams) => {
             state.close_unused_fifos(&container);
             if let Some(resources) = state.container_mut(&container) {
-                resources.stdio_opened(*stdio);
+                resources.streams_opened(*streams);
             }
         }
         OperationResult::Created(created) => {
-            let (stdio, new) = *created;
+            let (streams, new) = *created;
             state.close_unused_fifos(&container);
             if let Some(resources) = state.container_mut(&container) {
-                resources.stdio_opened(stdio);
+                resources.streams_opened(streams);
             }
             new_process = Some(keep_process(state, &container, new));
         }
@@ -54,12 +54,10 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             new_process = Some(keep_process(state, &container, *new));
         }
         OperationResult::Exec(exec, new) => {
-            let NewExec { stdio, console, process, exit } = *new;
+            let NewExec { streams, terminal, process, exit } = *new;
             let resources = state.container_mut(&container);
-            if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec))
-                && let Err(error) = record.started(stdio, console, process)
-            {
-                warn!(container = %container, %exec, %error, "cannot resize its terminal");
+            if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec)) {
+                record.started(streams, terminal, process);
             }
             let target = Target { container: container.clone(), exec: Some(exec) };
             new_process = Some(Watch { target, exit, oom: None });
@@ -152,9 +150,7 @@ fn keep_process(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Wat
     state.pids.remember(pid, id);
     if let (Some(resources), gate) = state.container_and_gate(id) {
         listen::begin(resources, &mut incarnation, gate, cgroup.as_ref());
-        if let Err(error) = resources.process_created(incarnation, held_back, cgroup) {
-            warn!(container = %id, %error, "cannot resize its terminal");
-        }
+        resources.process_created(incarnation, held_back, cgroup);
     }
     Watch { target: Target::init(id.clone()), exit, oom }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use control_api::paths::STATE_ROOT;
-use oci_runtime::stdio::LinePace;
+use oci_runtime::hand::Hands;
 
 use crate::throttle::Throttle;
 
@@ -23,8 +23,8 @@ pub(crate) struct PodContext {
     pub(crate) state_directory: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
-    /// How fast the lines of all containers are searched for `log:` gates.
-    pub(crate) line_pace: LinePace,
+    /// The thread of the streams of all containers, or two.
+    pub(crate) hands: Hands,
     /// How much of a processor the pod's restarts and probes may take.
     pub(crate) throttle: Rc<Throttle>,
 }

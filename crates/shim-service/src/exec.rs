@@ -2,13 +2,12 @@
 //!
 //! Owns these and how they change together; each change is a method that names what has happened.
 
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::console::{Console, TerminalSize};
+use oci_runtime::console::TerminalSize;
 use oci_runtime::process::Process;
-use oci_runtime::stdio::Stdio;
+use oci_runtime::streams::{Streams, Terminal};
 
 use crate::details::ExecDetails;
 
@@ -19,15 +18,15 @@ const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct ExecResources {
     details: Rc<ExecDetails>,
-    stdio: Option<Stdio>,
+    streams: Option<Streams>,
     process: Option<Rc<Process>>,
-    console: Option<Console>,
+    terminal: Option<Terminal>,
     size: Option<TerminalSize>,
 }
 
 impl ExecResources {
     pub(crate) fn new(details: ExecDetails) -> Self {
-        Self { details: Rc::new(details), stdio: None, process: None, console: None, size: None }
+        Self { details: Rc::new(details), streams: None, process: None, terminal: None, size: None }
     }
 
     pub(crate) fn details(&self) -> &ExecDetails {
@@ -45,35 +44,26 @@ impl ExecResources {
         self.details.clone()
     }
 
-    /// Its process runs.
-    ///
-    /// # Errors
-    /// The terminal size that was set meanwhile cannot be applied.
-    pub(crate) fn started(
-        &mut self,
-        stdio: Stdio,
-        console: Option<Console>,
-        process: Rc<Process>,
-    ) -> io::Result<()> {
-        (self.stdio, self.console, self.process) = (Some(stdio), console, Some(process));
-        self.set_size()
+    /// Its process runs. The terminal has the size that was set meanwhile.
+    pub(crate) fn started(&mut self, streams: Streams, terminal: Option<Terminal>, process: Rc<Process>) {
+        (self.streams, self.terminal, self.process) = (Some(streams), terminal, Some(process));
+        self.set_size();
     }
 
-    pub(crate) fn resize(&mut self, size: TerminalSize) -> io::Result<()> {
+    pub(crate) fn resize(&mut self, size: TerminalSize) {
         self.size = Some(size);
-        self.set_size()
+        self.set_size();
     }
 
-    fn set_size(&self) -> io::Result<()> {
-        match (&self.console, self.size) {
-            (Some(console), Some(size)) => console.resize(size),
-            _ => Ok(()),
+    fn set_size(&self) {
+        if let (Some(terminal), Some(size)) = (&self.terminal, self.size) {
+            terminal.resize(size);
         }
     }
 
     pub(crate) fn close_stdin(&mut self) {
-        if let Some(stdio) = &mut self.stdio {
-            stdio.close_stdin();
+        if let Some(streams) = &self.streams {
+            streams.close_stdin();
         }
     }
 
@@ -81,13 +71,13 @@ impl ExecResources {
     /// or when the client has read the rest: a client may never delete what it has run (D8).
     pub(crate) fn exited(&mut self) {
         // Before stdin ends (D4). CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
-        if let Some(console) = &mut self.console {
-            console.end_input();
-            console.end_output_within(LAST_TERMINAL_OUTPUT);
+        if let Some(terminal) = &self.terminal {
+            terminal.end_input();
+            terminal.end_output_within(LAST_TERMINAL_OUTPUT);
         }
-        if let Some(stdio) = &mut self.stdio {
-            stdio.finish_output();
-            stdio.close_when_read();
+        if let Some(streams) = &self.streams {
+            streams.finish_output();
+            streams.close_when_read();
         }
         if let Some(process) = &self.process {
             self.process = Some(Rc::new(Process::exited(process.pid())));
@@ -95,7 +85,7 @@ impl ExecResources {
     }
 
     /// Its streams, for the caller to end: it is being removed.
-    pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
-        (self.console.take(), self.stdio.take())
+    pub(crate) fn take_streams(&mut self) -> (Option<Terminal>, Option<Streams>) {
+        (self.terminal.take(), self.streams.take())
     }
 }

@@ -5,13 +5,11 @@
 use std::rc::Rc;
 
 use oci_runtime::cgroup::{Cgroup, OomWatch};
-use oci_runtime::console::Console;
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::reaper::ExitWatch;
-use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, Stdio, StreamMode, UnusedFifos};
+use oci_runtime::streams::{EndsOfTerminal, HeldBack, PendingAttempt, Streams, Terminal, UnusedFifos};
 use pod_lifecycle::{Failure, Outcome};
 
-use crate::error::failure;
 use crate::readiness::Readiness;
 
 /// One init process of a container, with its terminal and its readiness.
@@ -20,7 +18,7 @@ pub(crate) struct Incarnation {
     process: Rc<Process>,
     /// The OCI runtime's binary, which it executes before the container's program (U1).
     runtime_init: Option<ExecutableIdentity>,
-    console: Option<Console>,
+    terminal: Option<Terminal>,
     /// For a gate that the program itself opens.
     readiness: Option<Rc<Readiness>>,
 }
@@ -29,9 +27,9 @@ impl Incarnation {
     pub(crate) fn new(
         process: Process,
         runtime_init: Option<ExecutableIdentity>,
-        console: Option<Console>,
+        terminal: Option<Terminal>,
     ) -> Self {
-        Self { process: Rc::new(process), runtime_init, console, readiness: None }
+        Self { process: Rc::new(process), runtime_init, terminal, readiness: None }
     }
 
     pub(crate) fn process(&self) -> &Rc<Process> {
@@ -42,20 +40,20 @@ impl Incarnation {
         self.runtime_init
     }
 
-    pub(crate) fn console(&self) -> Option<&Console> {
-        self.console.as_ref()
+    pub(crate) fn terminal(&self) -> Option<&Terminal> {
+        self.terminal.as_ref()
     }
 
     /// Its process has exited. Its terminal's output is read until the next incarnation or the Delete; its input ends here.
     pub(crate) fn exited(&mut self) {
-        if let Some(console) = &mut self.console {
-            console.end_input();
+        if let Some(terminal) = &self.terminal {
+            terminal.end_input();
         }
     }
 
     /// The terminal, for the caller to close.
-    pub(crate) fn take_console(&mut self) -> Option<Console> {
-        self.console.take()
+    pub(crate) fn take_terminal(&mut self) -> Option<Terminal> {
+        self.terminal.take()
     }
 
     /// From now on its gate waits for this.
@@ -106,23 +104,13 @@ pub(crate) struct Legacy {
 
 /// The streams that one incarnation is created with.
 pub(crate) struct IncarnationStreams {
-    pub(crate) child: ChildStdio,
-    pub(crate) held_back: HeldBack,
-    pub(crate) console: Option<ConsoleStreams>,
+    pub(crate) attempt: PendingAttempt,
+    pub(crate) terminal: Option<EndsOfTerminal>,
 }
 
 impl IncarnationStreams {
-    pub(crate) fn of(stdio: &Stdio) -> Result<Self, Failure> {
-        let console = console_streams(stdio)?;
-        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        Ok(Self { child, held_back, console })
-    }
-}
-
-pub(crate) fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
-    match stdio.mode() {
-        StreamMode::Terminal => stdio.console_streams().map(Some).map_err(failure),
-        StreamMode::Streams => Ok(None),
+    pub(crate) fn of(streams: &Streams) -> Self {
+        Self { attempt: streams.attempt(), terminal: streams.ends_of_terminal() }
     }
 }
 
@@ -141,8 +129,8 @@ impl From<Failure> for FailedCreate {
 
 /// The new process of an exec, and what the owner gets with it.
 pub(crate) struct NewExec {
-    pub(crate) stdio: Stdio,
-    pub(crate) console: Option<Console>,
+    pub(crate) streams: Streams,
+    pub(crate) terminal: Option<Terminal>,
     pub(crate) process: Rc<Process>,
     pub(crate) exit: ExitWatch,
 }

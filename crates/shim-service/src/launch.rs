@@ -8,13 +8,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::{Cgroup, KeptGroups, OomWatch};
-use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
+use oci_runtime::console::TerminalSize;
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::{
     Container, CreateOptions, DeleteMode, GiveUp, GroupsLeft, Launched, RestoreOptions,
 };
-use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
+use oci_runtime::stdio::LoggerIdentity;
+use oci_runtime::streams::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket};
 use pod_lifecycle::{Failure, RefusalKind};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -24,13 +25,12 @@ use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::{failure, runtime_failure};
 use crate::incarnation::{
     FailedCreate, Incarnation, IncarnationStreams, Legacy, LimitsAre, NewExec, NewIncarnation,
-    console_streams,
 };
 
 /// How long the terminal is waited for. The OCI runtime sends it before it exits.
-const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
+const TERMINAL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a terminal's last output is read before its incarnation is replaced.
-const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
+const TERMINAL_DRAIN: Duration = Duration::from_secs(1);
 
 /// Creates the processes of one container and of its execs.
 #[derive(Clone, Debug)]
@@ -77,32 +77,28 @@ impl Launcher {
     }
 
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
-    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), FailedCreate> {
-        let stdio = self.prepare().await?;
-        let created = match IncarnationStreams::of(&stdio) {
-            Ok(streams) => self.launch(Source::Program, streams, None).await,
-            Err(failure) => Err(failure),
-        };
-        match created {
-            Ok(incarnation) => Ok((stdio, incarnation)),
+    pub(crate) async fn create(&self) -> Result<(Streams, NewIncarnation), FailedCreate> {
+        let streams = self.prepare().await?;
+        match self.launch(Source::Program, IncarnationStreams::of(&streams), None).await {
+            Ok(incarnation) => Ok((streams, incarnation)),
             Err(failure) => {
                 // If it fails, that is in the log; the caller gets the create's error.
                 let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
-                Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() })
+                Err(FailedCreate { failure, fifos: streams.into_unused_fifos() })
             }
         }
     }
 
     /// The first create without its process: stdio and rootfs.
-    pub(crate) async fn prepare(&self) -> Result<Stdio, FailedCreate> {
-        let mut stdio = self.connected_stdio().await?;
+    pub(crate) async fn prepare(&self) -> Result<Streams, FailedCreate> {
+        let mut streams = self.connected_streams().await?;
         let prepared = async {
-            self.start_logger(&mut stdio, self.runtime.id()).await?;
+            self.start_logger(&mut streams, self.runtime.id()).await?;
             self.mount_rootfs().await
         };
         match prepared.await {
-            Ok(()) => Ok(stdio),
-            Err(failure) => Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() }),
+            Ok(()) => Ok(streams),
+            Err(failure) => Err(FailedCreate { failure, fifos: streams.into_unused_fifos() }),
         }
     }
 
@@ -111,21 +107,21 @@ impl Launcher {
     /// containerd's shim waits when the process exists. If containerd is killed during the create, its readers are gone by then,
     /// and the process would wait for new ones (N1, trap 15). The next containerd deletes such a container before it serves, and opens
     /// no stream until then (F11).
-    pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
-        let mut stdio =
-            Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
+    pub(crate) async fn connected_streams(&self) -> Result<Streams, Failure> {
+        let (paths, owner) = (self.details.streams.paths(), self.details.stream_owner());
+        let streams = Streams::open(&self.context.hands, &paths, owner).await.map_err(failure)?;
         tokio::select! {
             biased;
-            connected = stdio.connect() => connected.map_err(failure)?,
+            connected = streams.connect() => connected.map_err(failure)?,
             () = self.unwanted.notified() => return Err(given_up(self.runtime.id())),
         }
-        Ok(stdio)
+        Ok(streams)
     }
 
     /// `id` is the name that the logging program gets: for an exec the exec's, as in containerd's shim (CONTRACT §7).
-    async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
+    async fn start_logger(&self, streams: &mut Streams, id: &str) -> Result<(), Failure> {
         let identity = LoggerIdentity { id, namespace: &self.context.namespace };
-        stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
+        streams.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
     }
 
     /// R6: a new process with the same bundle, rootfs, stdio and control groups, and with the last limits.
@@ -136,9 +132,9 @@ impl Launcher {
         legacy: Legacy,
     ) -> Result<NewIncarnation, Failure> {
         if let Some(mut before) = before
-            && let Some(console) = before.take_console()
+            && let Some(terminal) = before.take_terminal()
         {
-            console.shutdown(CONSOLE_DRAIN).await;
+            terminal.shutdown(TERMINAL_DRAIN).await;
         }
         let Legacy { groups, limits, limits_are } = legacy;
         let kept = self.delete_for_the_next(groups).await?;
@@ -228,14 +224,15 @@ impl Launcher {
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         let (runtime, details) = (&self.runtime, &self.details);
-        let socket = self.console_socket(details.streams.mode)?;
+        let socket = self.terminal_socket(streams.terminal.as_ref()).await?;
+        let Attempt { child, held_back } = streams.attempt.ready().await.map_err(failure)?;
         let create = CreateOptions {
-            console_socket: socket.as_ref().map(ConsoleSocket::path),
+            console_socket: socket.as_ref().map(TerminalSocket::path),
             root_switch: details.root_switch(),
             session_keyring: details.session_keyring(),
         };
         let launched = match source {
-            Source::Program => runtime.create(streams.child, create).await,
+            Source::Program => runtime.create(child, create).await,
             Source::Checkpoint(image) => {
                 let options = RestoreOptions {
                     image_path: &image.path,
@@ -244,12 +241,12 @@ impl Launcher {
                     criu_path: details.options.criu_path.as_deref(),
                     create,
                 };
-                runtime.restore(streams.child, options).await
+                runtime.restore(child, options).await
             }
         };
         let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
-        let console = match attach(socket, streams.console, size).await {
-            Ok(console) => console,
+        let terminal = match attach(socket, streams.terminal, size).await {
+            Ok(terminal) => terminal,
             Err(failure) => {
                 if let Err(error) = runtime.delete(DeleteMode::Force).await {
                     warn!(container = runtime.id(), %error, "the streams of a container failed, and the container cannot be removed");
@@ -268,8 +265,8 @@ impl Launcher {
                 )
                 .ok()
         });
-        let incarnation = Incarnation::new(process, runtime_init, console);
-        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom, limits: None })
+        let incarnation = Incarnation::new(process, runtime_init, terminal);
+        Ok(NewIncarnation { incarnation, held_back, cgroup, exit, oom, limits: None })
     }
 
     /// `runtime exec` with the streams of the request.
@@ -280,20 +277,22 @@ impl Launcher {
     ) -> Result<NewExec, Failure> {
         let runtime = &self.runtime;
         let paths = details.streams.paths();
-        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).map_err(failure)?;
-        self.start_logger(&mut stdio, &exec_id).await?;
-        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        let socket = self.console_socket(paths.mode)?;
-        let path = socket.as_ref().map(ConsoleSocket::path);
+        let owner = self.details.stream_owner();
+        let mut streams = Streams::open(&self.context.hands, &paths, owner).await.map_err(failure)?;
+        self.start_logger(&mut streams, &exec_id).await?;
+        let ends = streams.ends_of_terminal();
+        let socket = self.terminal_socket(ends.as_ref()).await?;
+        let Attempt { child, held_back } = streams.attempt().ready().await.map_err(failure)?;
+        let path = socket.as_ref().map(TerminalSocket::path);
         let launched =
             runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
         // Only now: an exec that fails must leave the fifos to the next one.
         let attached = async {
-            stdio.connect().await.map_err(failure)?;
-            attach(socket, console_streams(&stdio)?, None).await
+            streams.connect().await.map_err(failure)?;
+            attach(socket, ends, None).await
         };
-        let console = match attached.await {
-            Ok(console) => console,
+        let terminal = match attached.await {
+            Ok(terminal) => terminal,
             Err(failure) => {
                 if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
                     warn!(container = runtime.id(), exec = exec_id, %error, "the streams of an exec failed, and its process cannot be killed");
@@ -301,29 +300,27 @@ impl Launcher {
                 return Err(failure);
             }
         };
-        stdio.accept(held_back);
-        Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
+        streams.accept(held_back);
+        Ok(NewExec { streams, terminal, process: Rc::new(launched.process), exit: launched.exit })
     }
 
-    fn console_socket(&self, mode: StreamMode) -> Result<Option<ConsoleSocket>, Failure> {
-        let base = &self.context.console_directory;
-        (mode == StreamMode::Terminal).then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
+    async fn terminal_socket(
+        &self,
+        ends: Option<&EndsOfTerminal>,
+    ) -> Result<Option<TerminalSocket>, Failure> {
+        let Some(ends) = ends else { return Ok(None) };
+        TerminalSocket::bind(ends, &self.context.console_directory).await.map(Some).map_err(failure)
     }
 }
 
 /// Connects the terminal of a new process with containerd's side; `None` if it has no terminal.
 async fn attach(
-    socket: Option<ConsoleSocket>,
-    streams: Option<ConsoleStreams>,
+    socket: Option<TerminalSocket>,
+    ends: Option<EndsOfTerminal>,
     size: Option<TerminalSize>,
-) -> Result<Option<Console>, Failure> {
-    let (Some(socket), Some(streams)) = (socket, streams) else { return Ok(None) };
-    let master = socket.receive(CONSOLE_LIMIT).await.map_err(failure)?;
-    let console = Console::start(master, streams).map_err(failure)?;
-    if let Some(size) = size {
-        console.resize(size).map_err(failure)?;
-    }
-    Ok(Some(console))
+) -> Result<Option<Terminal>, Failure> {
+    let (Some(socket), Some(ends)) = (socket, ends) else { return Ok(None) };
+    socket.attach(&ends, size, TERMINAL_LIMIT).await.map(Some).map_err(failure)
 }
 
 /// Unmounts the rootfs. A failure is logged; `delete` tries again.

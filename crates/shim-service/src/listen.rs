@@ -6,11 +6,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use log_pattern::Pattern;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
-use oci_runtime::stdio::{LineWatch, Piece};
+use oci_runtime::stdio::Piece;
 use pod_lifecycle::{Failure, RefusalKind};
 use pod_spec::GateAction;
 use serde_json::{Value, json};
@@ -85,31 +86,42 @@ fn watch_lines(
     pattern: &Pattern,
     readiness: Rc<Readiness>,
 ) {
-    // Lines come piece by piece, on two streams: each has its own matcher.
-    let watch = |readiness: Rc<Readiness>| {
-        let mut matcher = pattern.matcher();
+    let Some(streams) = resources.streams() else { return };
+    let (found, line) = match streams.promise() {
+        Ok(promise) => promise,
+        Err(error) => {
+            warn!(container = resources.runtime().id(), %error, "its log gate stays closed");
+            return;
+        }
+    };
+    // The hand reads the lines. They come piece by piece, on two streams: each has its own matcher, and either may find it.
+    let (found, pattern, steps) = (Arc::new(Mutex::new(Some(found))), pattern.clone(), pattern.size());
+    let reader = move || {
+        let (mut matcher, found) = (pattern.matcher(), found.clone());
         matcher.begin();
-        LineWatch::new(pattern.size(), resources.context().line_pace.clone(), move |piece| {
+        move |piece: Piece<'_>| {
             let is_found = match piece {
                 Piece::Part(text) => matcher.advance(text),
                 Piece::End => matcher.end(),
             };
-            // The line may have come on the other stream.
-            if !readiness.is_ready() && !is_found {
-                return ControlFlow::Continue(());
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_found && let Some(found) = found.take() {
+                found.keep(());
             }
-            readiness.became_ready();
-            ControlFlow::Break(())
-        })
+            // The line may have come on the other stream.
+            if found.is_none() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
     };
-    if let Some(console) = incarnation.console() {
-        console.watch_lines(&watch(readiness.clone()));
+    tokio::task::spawn_local(async move {
+        // It fails when the streams end.
+        if line.answer().await.is_ok() {
+            readiness.became_ready();
+        }
+    });
+    if let Some(terminal) = incarnation.terminal() {
+        terminal.watch_lines(steps, reader.clone());
     }
-    if let Some(stdio) = resources.stdio()
-        && let Err(error) = stdio.watch_lines(|| watch(readiness.clone()))
-    {
-        warn!(container = resources.runtime().id(), %error, "cannot watch the container's output: its log gate stays closed");
-    }
+    streams.watch_lines(resources.runtime().id().to_owned(), steps, reader);
 }
 
 /// Adds the socket and its name to the spec. An earlier NOTIFY_SOCKET is replaced: no other socket is there in the container.

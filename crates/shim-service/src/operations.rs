@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
-use oci_runtime::console::Console;
 use oci_runtime::hook;
 use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
-use oci_runtime::stdio::Stdio;
+use oci_runtime::streams::{Streams, Terminal};
 use oci_runtime::termination_message;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use tokio::time::Instant;
@@ -130,8 +129,8 @@ fn create(resources: &Resources, done: CompletionReporter) {
 fn create_completed(resources: &Resources, done: CompletionReporter) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match launcher.connected_stdio().await {
-            Ok(stdio) => done.finish(Outcome::Ok, OperationResult::Stdio(Box::new(stdio))),
+        match launcher.connected_streams().await {
+            Ok(streams) => done.finish(Outcome::Ok, OperationResult::Streams(Box::new(streams))),
             Err(failure) => done.fail_create(failure.into()),
         }
     });
@@ -147,8 +146,13 @@ fn start(resources: &mut Resources, done: CompletionReporter) {
     let init = resources.incarnation();
     let init =
         init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
+    // A gate that reads lines must read from the first one.
+    let settled = resources.streams().map(Streams::settled);
     done.spawn(async move {
         let _alone = turn.lock().await;
+        if let Some(settled) = settled {
+            settled.await.map_err(failure)?;
+        }
         let started = runtime.start().await;
         let Some((process, runtime_init)) = init else { return started.map_err(runtime_failure) };
         let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
@@ -168,7 +172,7 @@ fn start(resources: &mut Resources, done: CompletionReporter) {
 fn recreate(resources: &mut Resources, done: CompletionReporter) {
     // The runtime's delete may remove its cgroups.
     resources.read_stats();
-    let streams = match resources.streams() {
+    let streams = match resources.next_streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
@@ -224,7 +228,7 @@ fn remove(resources: &mut Resources, done: CompletionReporter) {
     // A container that was never started still has its init.
     let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
-    let (console, stdio) = resources.take_streams();
+    let (terminal, streams) = resources.take_streams();
     let was_created = !has_had_no_process(resources);
     let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
     let (turn, prober) = (resources.turn(), resources.prober().clone());
@@ -246,7 +250,7 @@ fn remove(resources: &mut Resources, done: CompletionReporter) {
                 RootfsUse::UntilDeleted => (delete.await, unmount.await),
             }
         };
-        let ((), (deleted, unmounted)) = tokio::join!(end_streams(console, stdio, limit), removal);
+        let ((), (deleted, unmounted)) = tokio::join!(end_streams(terminal, streams, limit), removal);
         if let Err(error) = deleted {
             return done.fail(runtime_failure(error));
         }
@@ -267,13 +271,12 @@ fn drain_limit(resources: &Resources) -> Duration {
 
 /// Ends the streams of a process that has exited. Processes that it has left behind may hold them open for ever, and
 /// containerd must see their end (CONTRACT §7, trap 11).
-async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Duration) {
-    if let Some(console) = console {
-        console.shutdown(limit).await;
+async fn end_streams(terminal: Option<Terminal>, streams: Option<Streams>, limit: Duration) {
+    if let Some(terminal) = terminal {
+        terminal.shutdown(limit).await;
     }
-    if let Some(mut stdio) = stdio {
-        stdio.finish_output();
-        stdio.drain(limit).await;
+    if let Some(mut streams) = streams {
+        streams.drain(limit).await;
     }
 }
 
@@ -311,11 +314,11 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter)
 
 fn remove_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter) {
     let streams = resources.exec_mut(&exec).map(ExecResources::take_streams);
-    let (console, stdio) = streams.unwrap_or_default();
+    let (terminal, streams) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
     let limit = drain_limit(resources).min(EXEC_DRAIN_LIMIT);
     tokio::task::spawn_local(async move {
-        end_streams(console, stdio, limit).await;
+        end_streams(terminal, streams, limit).await;
         if let Ok(path) = pid_file {
             // If it fails: the bundle is removed soon after.
             let _ = std::fs::remove_file(path);
@@ -327,8 +330,8 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter
 /// Runs a hook in the container (H1, H2).
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: CompletionReporter) {
     info!(container = %done.container(), %hook, ?command, "hook");
-    let streams = match resources.stdio() {
-        Some(stdio) => stdio.attempt_beside().map_err(failure),
+    let streams = match resources.streams() {
+        Some(streams) => Ok(streams.attempt_beside()),
         None => Err(failure("its stdio is closed")),
     };
     let (process, streams) = match (resources.process_with(command), streams) {

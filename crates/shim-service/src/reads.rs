@@ -123,15 +123,15 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
     let Some(resources) = state.container_mut(&target.container) else {
         return Err(not_found(&target.container));
     };
-    let resized = match &target.exec {
+    match &target.exec {
         None => resources.resize(size),
-        Some(exec) => resources.exec_mut(exec).map_or(Ok(()), |record| record.resize(size)),
-    };
-    resized.map_err(|source| ServiceError::System {
-        container: target.container.to_string(),
-        operation: "cannot resize its terminal",
-        source,
-    })
+        Some(exec) => {
+            if let Some(record) = resources.exec_mut(exec) {
+                record.resize(size);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Closes stdin. Without one, or after the exit, there is nothing to do, which is no error (CONTRACT §7).

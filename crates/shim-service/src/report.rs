@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use nix::unistd::Pid;
-use oci_runtime::stdio::{Stdio, UnusedFifos};
+use oci_runtime::streams::{Streams, UnusedFifos};
 use pod_lifecycle::{ContainerId, ExecId, Failure, OpId, Outcome, Target};
 use tokio::sync::mpsc;
 
@@ -52,10 +52,10 @@ impl Report {
 /// What an operation leaves to the owner beside its outcome.
 pub(crate) enum OperationResult {
     Nothing,
-    /// The container's open stdio. A completed init that is created once more has it too, without a process.
-    Stdio(Box<Stdio>),
+    /// The container's open streams. A completed init that is created once more has them too, without a process.
+    Streams(Box<Streams>),
     /// A container's first process.
-    Created(Box<(Stdio, NewIncarnation)>),
+    Created(Box<(Streams, NewIncarnation)>),
     /// A container's next process.
     Recreated(Box<NewIncarnation>),
     /// An exec's process.

@@ -3,7 +3,6 @@
 //! Owns these and how they change together; each change is a method that names what has happened. Decides nothing about the pod.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,12 +10,12 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
-use oci_runtime::console::{Console, TerminalSize};
+use oci_runtime::console::TerminalSize;
 use oci_runtime::probe::Prober;
 use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container, GiveUp};
 use oci_runtime::spec::Spec;
-use oci_runtime::stdio::{HeldBack, Stdio};
+use oci_runtime::streams::{HeldBack, Streams, Terminal};
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
@@ -56,7 +55,7 @@ pub(crate) struct Resources {
     /// Ends its waits for its pod's share of a processor.
     hurry: Rc<Notify>,
     /// Open from the create to the delete, over all incarnations (R6).
-    stdio: Option<Stdio>,
+    streams: Option<Streams>,
     /// The current process; none while it is replaced.
     incarnation: Option<Incarnation>,
     /// Outlives the incarnation: the runtime still has the container, and the cgroup its last numbers.
@@ -119,7 +118,7 @@ impl Resources {
             making: None,
             turn: Rc::default(),
             hurry: Rc::default(),
-            stdio: None,
+            streams: None,
             incarnation: None,
             last: None,
             counts: GroupCounts::default(),
@@ -206,62 +205,59 @@ impl Resources {
         &self.hurry
     }
 
-    pub(crate) fn stdio(&self) -> Option<&Stdio> {
-        self.stdio.as_ref()
+    pub(crate) fn streams(&self) -> Option<&Streams> {
+        self.streams.as_ref()
     }
 
-    /// The stdio for all its incarnations is open.
-    pub(crate) fn stdio_opened(&mut self, stdio: Stdio) {
-        self.stdio = Some(stdio);
+    /// The streams for all its incarnations are open.
+    pub(crate) fn streams_opened(&mut self, streams: Streams) {
+        self.streams = Some(streams);
     }
 
     /// The streams that its next process is created with.
-    pub(crate) fn streams(&self) -> Result<IncarnationStreams, Failure> {
-        match &self.stdio {
-            Some(stdio) => IncarnationStreams::of(stdio),
+    pub(crate) fn next_streams(&self) -> Result<IncarnationStreams, Failure> {
+        match &self.streams {
+            Some(streams) => Ok(IncarnationStreams::of(streams)),
             None => Err(failure("its stdio is closed")),
         }
     }
 
     pub(crate) fn close_stdin(&mut self) {
-        if let Some(stdio) = &mut self.stdio {
-            stdio.close_stdin();
+        if let Some(streams) = &self.streams {
+            streams.close_stdin();
         }
     }
 
     /// It has ended for its caller: no process of it writes any more.
     pub(crate) fn finish_output(&mut self) {
-        if let Some(stdio) = &mut self.stdio {
-            stdio.finish_output();
+        if let Some(streams) = &self.streams {
+            streams.finish_output();
         }
     }
 
     /// Its streams, for the caller to end: it is being deleted.
-    pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
-        let console = self.incarnation.as_mut().and_then(Incarnation::take_console);
-        (console, self.stdio.take())
+    pub(crate) fn take_streams(&mut self) -> (Option<Terminal>, Option<Streams>) {
+        let terminal = self.incarnation.as_mut().and_then(Incarnation::take_terminal);
+        (terminal, self.streams.take())
     }
 
-    /// It has a new process.
-    ///
-    /// # Errors
-    /// The last terminal size, which may have been set while the process was created (R6), cannot be applied.
+    /// It has a new process. Its terminal gets the last size, which may have been set while the process was created (R6).
     pub(crate) fn process_created(
         &mut self,
         incarnation: Incarnation,
         held_back: HeldBack,
         cgroup: Option<Rc<Cgroup>>,
-    ) -> io::Result<()> {
+    ) {
         let pid = incarnation.process().pid();
         self.incarnation = Some(incarnation);
-        if let Some(stdio) = &mut self.stdio {
-            stdio.accept(held_back);
+        if let Some(streams) = &self.streams {
+            streams.accept(held_back);
         }
         self.counts.group_is(cgroup.as_deref());
         self.limits_are = LimitsAre::Written;
         self.last = Some(LastIncarnation { pid, cgroup });
         self.read_stats_of_scope();
-        self.set_size()
+        self.set_size();
     }
 
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
@@ -312,15 +308,15 @@ impl Resources {
     }
 
     /// A caller sets the size of its terminal.
-    pub(crate) fn resize(&mut self, size: TerminalSize) -> io::Result<()> {
+    pub(crate) fn resize(&mut self, size: TerminalSize) {
         self.size = Some(size);
-        self.set_size()
+        self.set_size();
     }
 
-    fn set_size(&self) -> io::Result<()> {
-        match (self.incarnation.as_ref().and_then(Incarnation::console), self.size) {
-            (Some(console), Some(size)) => console.resize(size),
-            _ => Ok(()),
+    fn set_size(&self) {
+        let terminal = self.incarnation.as_ref().and_then(Incarnation::terminal);
+        if let (Some(terminal), Some(size)) = (terminal, self.size) {
+            terminal.resize(size);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use containerd_shim_protos::sandbox_async::create_sandbox;
 use containerd_shim_protos::shim_async::create_task;
 use control_api::{Past, create_pod};
+use oci_runtime::hand::Hands;
 use oci_runtime::reaper::Reaper;
-use oci_runtime::stdio::LinePace;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -61,6 +62,8 @@ pub struct ServeConfig {
     pub state_directory: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
+    /// The log's descriptor, if there is a log: all threads write to it.
+    pub log: Option<RawFd>,
 }
 
 /// Why a server cannot serve.
@@ -94,6 +97,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         draining_file,
         state_directory,
         lock,
+        log,
     } = config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
@@ -108,7 +112,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         draining_file: draining_file.into(),
         state_directory: state_directory.as_path().into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
-        line_pace: LinePace::default(),
+        hands: Hands::new(log.into_iter().collect()),
         throttle: Rc::new(Throttle::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };

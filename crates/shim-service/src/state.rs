@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::take_finished_calls;
-use oci_runtime::stdio::UnusedFifos;
+use oci_runtime::streams::UnusedFifos;
 use pod_lifecycle::{Action, ContainerId, Event, OpId, Pod, PodTime, Target};
 use pod_spec::{BoundedDuration, GateAction, Node};
 use tokio::time::Instant;

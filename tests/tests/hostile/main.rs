@@ -4,6 +4,7 @@
 mod all_at_once;
 mod files;
 mod limits;
+mod locks;
 mod messages;
 mod neighbours;
 mod probes;

@@ -60,6 +60,23 @@ impl Cgroup {
         }
     }
 
+    /// Sends SIGKILL to everything that is in the group now, once, and waits for nothing: no freezer, which waits for processes in
+    /// uninterruptible sleep.
+    ///
+    /// For a process that SIGKILL does not end because another one of its container holds what it waits for (H1).
+    pub async fn kill_all_once(&self) {
+        let members = self.pids();
+        if members.contains(&nix::unistd::getpid()) {
+            return;
+        }
+        if let Self::V2(directory) = self
+            && fs::write(directory.join("cgroup.kill"), "1").is_ok()
+        {
+            return;
+        }
+        self.signal_pinned(members, SignalNumber::KILL).await;
+    }
+
     /// Sends a signal to every process that is in the group now (rule K14). `runc kill --all` did so until runc 1.2,
     /// which ignores that option.
     ///

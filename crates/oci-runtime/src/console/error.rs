@@ -4,6 +4,8 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
+use crate::hand::HandError;
+
 /// How a console can fail.
 #[derive(Debug, Error)]
 pub enum ConsoleError {
@@ -15,6 +17,9 @@ pub enum ConsoleError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The thread that has it does not answer.
+    #[error(transparent)]
+    Hand(#[from] HandError),
     /// The runtime did not send a terminal.
     #[error("the OCI runtime sent no terminal: {0}")]
     Receive(#[source] io::Error),

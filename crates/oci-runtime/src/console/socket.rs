@@ -109,7 +109,15 @@ fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
     }
     // The runtime spec's console protocol says exactly one; all others are closed here.
     match (received.pop(), received.is_empty()) {
-        (Some(master), true) => Ok(master),
+        (Some(master), true) if is_terminals_master(&master) => Ok(master),
+        (Some(_), true) => Err(io::Error::new(io::ErrorKind::InvalidData, "the descriptor is no terminal")),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "expected one file descriptor")),
     }
+}
+
+/// Whatever else the descriptor is, a read or a close of it could wait for what a container does.
+fn is_terminals_master(descriptor: &OwnedFd) -> bool {
+    let mut number: libc::c_uint = 0;
+    // SAFETY: TIOCGPTN writes one number, which outlives the call.
+    unsafe { libc::ioctl(descriptor.as_raw_fd(), libc::TIOCGPTN, &mut number) == 0 }
 }

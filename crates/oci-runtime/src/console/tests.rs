@@ -5,6 +5,7 @@ use std::{fs::OpenOptions, io::Write, os::fd::AsFd};
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     pty::{OpenptyResult, openpty},
+    sys::socket::{ControlMessage, MsgFlags, sendmsg},
 };
 
 use super::*;
@@ -272,6 +273,29 @@ fn a_runtime_that_sends_no_terminal_is_an_error() {
         client.write_all(b"no descriptor").unwrap();
         let error = within(socket.receive(DEADLINE)).await.unwrap_err();
         assert!(matches!(error, ConsoleError::Receive(_)), "{error}");
+    });
+}
+
+/// H2: a read, or the last close, of a pipe whose lock a container holds would wait.
+#[test]
+fn h2_what_is_no_terminal_is_refused() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = ConsoleSocket::bind(directory.path()).unwrap();
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let (pipe, _writer) = nix::unistd::pipe().unwrap();
+        for (descriptor, is_terminal) in [(&master, true), (&slave, false), (&pipe, false)] {
+            let client = std::os::unix::net::UnixStream::connect(socket.path()).unwrap();
+            let rights = [descriptor.as_raw_fd()];
+            let rights = [ControlMessage::ScmRights(&rights)];
+            let name = [io::IoSlice::new(b"/dev/ptmx")];
+            sendmsg::<()>(client.as_raw_fd(), &name, &rights, MsgFlags::empty(), None).unwrap();
+            let received = within(socket.receive(DEADLINE)).await;
+            assert_eq!(received.is_ok(), is_terminal, "{received:?}");
+            if let Err(error) = received {
+                assert!(error.to_string().contains("the descriptor is no terminal"), "{error}");
+            }
+        }
     });
 }
 

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::{
+    hand::Hands,
     process::SignalNumber,
     runtime::CreateOptions,
-    stdio::{Stdio, StdioPaths, StreamOwner},
+    stdio::{StdioPaths, StreamOwner},
+    streams::Streams,
     test_support::{
         TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run as run_test, until,
         within,
@@ -20,21 +22,21 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
         let [stdout, stderr] = paths.each_ref().map(|path| open_reader(path));
         let [stdout_path, stderr_path] = paths;
         let paths = StdioPaths { stdout: stdout_path, stderr: stderr_path, ..StdioPaths::default() };
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
+        let mut stdio = Streams::open(&Hands::new(Vec::new()), &paths, StreamOwner::default()).await.unwrap();
         within(stdio.connect()).await.unwrap();
-        let Attempt { child, held_back } = stdio.attempt().unwrap();
+        let Attempt { child, held_back } = stdio.attempt().ready().await.unwrap();
         let created = test.container.create(child, CreateOptions::default()).await.unwrap();
         stdio.accept(held_back);
         test.container.start().await.unwrap();
         let attempt = async |script: &str| {
-            let streams = stdio.attempt_beside().unwrap();
+            let streams = stdio.attempt_beside();
             run(&test.container, "hook", &process(&["sh", "-c", script]), streams).await
         };
         within(attempt("echo one; echo two >&2")).await.unwrap();
         // A process that it left behind does not delay its end.
         within(attempt("sleep 1000 & cat")).await.unwrap();
         assert_eq!(within(attempt("exit 3")).await.unwrap_err().to_string(), "exit status 3");
-        let streams = stdio.attempt_beside().unwrap();
+        let streams = stdio.attempt_beside();
         let program = process(&["no-such-program"]);
         let missing = within(run(&test.container, "hook", &program, streams)).await.unwrap_err().to_string();
         assert!(missing.contains("no-such-program"), "{missing}");

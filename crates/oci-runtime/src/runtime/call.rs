@@ -15,16 +15,16 @@ use super::settings::CgroupDriver;
 use crate::{
     process::Process,
     reaper::{Child, Exit},
-    stdio::{Excess, Relief},
+    stdio::Excess,
 };
 
 /// How long podshim waits for the end of a process that got SIGKILL.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often podshim checks during an exec whether the container has ended. The container's exit is reported after
-/// those of all its execs and hooks, so an exec whose runtime hangs must not delay it for the exec's whole time limit
-/// (H3, T6, trap 7).
-const INIT_POLL: Duration = Duration::from_millis(500);
+/// How often podshim checks during an exec whether the container has ended, and during each call whether the runtime has logged an
+/// error. The container's exit is reported after those of all its execs and hooks, so an exec whose runtime hangs must not delay it
+/// for the exec's whole time limit (H3, T6, trap 7).
+const POLL: Duration = Duration::from_millis(500);
 
 /// Variables that containerd's systemd unit (`Type=notify`) sets and that every shim inherits.
 ///
@@ -169,15 +169,17 @@ impl Container {
         let deadline = Instant::now() + limit;
         // A new incarnation (R6) has another pid; this exec is not in it.
         let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
-        let relief = match output {
-            Output::Container(relief) => relief.as_ref(),
+        let excess = match output {
+            Output::Container { excess, .. } => excess.as_ref(),
             Output::Captured(_) => None,
         };
-        let excess = || excess_of(operation, log);
-        let mut next_relief = relief.map(|_| Instant::now() + Relief::FIRST_PAUSE);
+        // The program of a create does not run yet.
+        if let Some(excess) = excess.filter(|_| operation == Operation::Create) {
+            excess.is_the_runtimes();
+        }
         let error = loop {
-            let next_check = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
-            let next_check = next_relief.map_or(next_check, |relief| relief.min(next_check));
+            let must_check = init.is_some() || excess.is_some();
+            let next_check = if must_check { deadline.min(Instant::now() + POLL) } else { deadline };
             let id = self.id.to_string();
             tokio::select! {
                 biased;
@@ -186,7 +188,7 @@ impl Container {
                 },
                 () = self.given_up() => break RuntimeError::GivenUp { operation, id },
             }
-            next_relief = relief.map(|relief| Instant::now() + relief.relieve(excess));
+            note_excess(log, excess);
             if Instant::now() >= deadline {
                 break RuntimeError::TimedOut { operation, id, limit };
             }
@@ -212,12 +214,11 @@ impl Container {
     }
 }
 
-/// Whether what a call writes to its stderr without end can be dropped (D7). The program of a create or restore does not run yet;
-/// an exec's may, until the runtime has said that it failed.
-fn excess_of(operation: Operation, log: Option<&LogPosition>) -> Excess {
-    match operation {
-        Operation::Create => Excess::Drop,
-        _ if log.is_some_and(|log| !log.errors().is_empty()) => Excess::Drop,
-        _ => Excess::Leave,
+/// What a runtime that has failed writes to its stderr without end can be dropped: it says in its log why (D7).
+fn note_excess(log: Option<&LogPosition>, excess: Option<&Excess>) {
+    if let Some(excess) = excess
+        && log.is_some_and(|log| !log.errors().is_empty())
+    {
+        excess.is_the_runtimes();
     }
 }

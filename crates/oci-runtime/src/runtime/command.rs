@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio as ProcessStdio},
 };
@@ -12,7 +12,10 @@ use std::{
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 
-use crate::stdio::{ChildStdio, Relief};
+use crate::{
+    hand::Held,
+    stdio::{ChildStdio, Excess},
+};
 
 /// How much of the runtime's stdout or stderr is read.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
@@ -51,9 +54,9 @@ pub(super) enum Streams {
 impl Streams {
     pub(super) fn attach(self, command: &mut Command) -> io::Result<Output> {
         match self {
-            Self::Container(ChildStdio { stdin, stdout, stderr, relief }) => {
+            Self::Container(ChildStdio { stdin, stdout, stderr, excess, lent }) => {
                 command.stdin(stdin).stdout(stdout).stderr(stderr);
-                Ok(Output::Container(relief))
+                Ok(Output::Container { excess, _lent: lent })
             }
             Self::Captured(captured) => {
                 command.stdin(match &captured.stdin {
@@ -69,8 +72,13 @@ impl Streams {
 
 /// What podshim has of a running command's streams.
 pub(super) enum Output {
-    /// The container's processes have them; stderr is read if the command fills it.
-    Container(Option<Relief>),
+    /// The container's processes have them.
+    Container {
+        /// What the command writes to stderr without end.
+        excess: Option<Excess>,
+        /// Outlasts the command, which has the descriptors.
+        _lent: Option<Held<Vec<OwnedFd>>>,
+    },
     /// Its own.
     Captured(Captured),
 }
@@ -78,14 +86,14 @@ pub(super) enum Output {
 impl Output {
     pub(super) fn stdout(self) -> Vec<u8> {
         match self {
-            Self::Container(_) => Vec::new(),
+            Self::Container { .. } => Vec::new(),
             Self::Captured(mut captured) => captured.stdout(),
         }
     }
 
     pub(super) fn last_error_line(self) -> Option<String> {
         match self {
-            Self::Container(_) => None,
+            Self::Container { .. } => None,
             Self::Captured(mut captured) => captured.last_error_line(),
         }
     }

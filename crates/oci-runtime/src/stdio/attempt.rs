@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io,
+    os::fd::OwnedFd,
     process::Stdio as ProcessStdio,
     rc::{Rc, Weak},
 };
@@ -18,28 +19,56 @@ use super::line_end::end_line_of_file;
 use super::mover::{LineEnds, Movement};
 use super::paths::StreamMode;
 use super::pipe::{give_to, nonblocking_pipe};
-use super::relief::{Relief, Relieved};
-use super::stream::{Input, Output, Pipe};
+use super::relief::{Excess, Relief, ReliefTask, Relieved};
+use super::stream::{Input, Output};
 use super::streams::Stdio;
+use crate::hand::Held;
+
+/// One descriptor with which a process is started.
+#[derive(Debug, Default)]
+pub struct ChildEnd(Option<OwnedFd>);
+
+impl ChildEnd {
+    /// `/dev/null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn of(end: Option<OwnedFd>) -> Self {
+        Self(end)
+    }
+
+    pub(crate) fn into_inner(self) -> Option<OwnedFd> {
+        self.0
+    }
+}
+
+impl From<ChildEnd> for ProcessStdio {
+    fn from(end: ChildEnd) -> Self {
+        end.0.map_or_else(Self::null, Self::from)
+    }
+}
 
 /// The three descriptors with which one incarnation of the process is started.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ChildStdio {
     /// Standard input.
-    pub stdin: ProcessStdio,
+    pub stdin: ChildEnd,
     /// Standard output.
-    pub stdout: ProcessStdio,
+    pub stdout: ChildEnd,
     /// Standard error.
-    pub stderr: ProcessStdio,
-    /// Reads stderr while the OCI runtime has it.
-    pub(crate) relief: Option<Relief>,
+    pub stderr: ChildEnd,
+    /// For what the OCI runtime writes without end to stderr.
+    pub(crate) excess: Option<Excess>,
+    /// What the hand keeps of them. Drop it last: then no close of this thread's is the last one of a container's pipe.
+    pub(crate) lent: Option<Held<Vec<OwnedFd>>>,
 }
 
 impl ChildStdio {
     /// `/dev/null` three times.
     pub fn null() -> Self {
-        let null = ProcessStdio::null;
-        Self { stdin: null(), stdout: null(), stderr: null(), relief: None }
+        Self::default()
     }
 }
 
@@ -63,11 +92,14 @@ pub struct HeldBack {
     stderr: Option<Movement>,
     /// A regular file, which a process beside the program writes to itself.
     file: Option<File>,
+    /// Until the process exists.
+    relief: Option<ReliefTask>,
 }
 
 impl HeldBack {
     /// The process exists: starts moving what it writes, on the current `LocalSet`.
     pub fn begin(&mut self) {
+        self.relief = None;
         for (movement, stream) in
             [(&mut self.stdout, StreamName::Stdout), (&mut self.stderr, StreamName::Stderr)]
         {
@@ -127,18 +159,26 @@ impl Stdio {
         let [stdout, stderr] =
             [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
         let mut held_back = HeldBack::default();
+        let excess = Excess::default();
         let (stderr, relief) = match (&self.stderr, stderr) {
             (Some(output), Some(pipe)) if self.is_read(output) => {
-                let OwnPipe { process_end, movement, relief } = self.own_pipe_into(output, pipe)?;
+                let OwnPipe { process_end, movement, relieved } = self.own_pipe_into(output, pipe)?;
+                let relief = Relief::of(
+                    movement.unstarted_source().ok_or(io::ErrorKind::NotFound)?,
+                    &relieved,
+                    &excess,
+                )?;
                 held_back.stderr = Some(movement);
                 (process_end, Some(relief))
             }
             (output, stderr) => {
                 let pipe = output.as_ref().and_then(|output| output.pipe.as_ref());
-                (own(stderr)?, pipe.map(Pipe::relief).transpose()?.flatten())
+                (own(stderr)?, pipe.map(|pipe| pipe.relief(&excess)).transpose()?.flatten())
             }
         };
-        let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr, relief };
+        held_back.relief = relief.map(Relief::begin);
+        let excess = held_back.relief.is_some().then_some(excess);
+        let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr, excess, lent: None };
         Ok(Attempt { child, held_back })
     }
 
@@ -153,7 +193,7 @@ impl Stdio {
             return Ok(Attempt { child, held_back: HeldBack::default() });
         }
         let mut attempt = self.attempt_of_pipes()?;
-        attempt.child.stdin = ProcessStdio::null();
+        attempt.child.stdin = ChildEnd::null();
         match &self.stdout {
             Some(output) if output.pipe.is_some() && self.is_read(output) => {
                 if let Some(pipe) = output.process_end() {
@@ -177,19 +217,19 @@ impl Stdio {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&writer, self.owner)?;
         let relieved = Relieved::default();
-        let relief = Relief::of(&reader, &relieved)?;
         let lines = LineEnds {
             open: Some(Rc::default()),
             shared: output.pipe.as_ref().map_or_else(Weak::new, |pipe| pipe.movement.started_mover()),
-            relieved,
+            relieved: relieved.clone(),
         };
         let movement = Movement::prepare(reader, shared.try_clone()?, lines)?;
-        Ok(OwnPipe { process_end: own(Some(&writer))?, movement, relief })
+        Ok(OwnPipe { process_end: own(Some(&writer))?, movement, relieved })
     }
 
     /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's pipes
     /// and containerd's fifos, on the current `LocalSet`.
-    pub fn accept(&mut self, held_back: HeldBack) {
+    pub fn accept(&mut self, mut held_back: HeldBack) {
+        held_back.relief = None;
         if let Some(Input { pipe: Some(pipe), .. }) = &mut self.stdin {
             pipe.movement.start(StreamName::Stdin);
         }
@@ -214,14 +254,11 @@ impl Stdio {
 
 /// One stream of a process, apart from the pipe that it leads into.
 struct OwnPipe {
-    process_end: ProcessStdio,
+    process_end: ChildEnd,
     movement: Movement,
-    relief: Relief,
+    relieved: Relieved,
 }
 
-fn own(end: Option<&File>) -> io::Result<ProcessStdio> {
-    match end {
-        Some(end) => reopen(end).map(ProcessStdio::from),
-        None => Ok(ProcessStdio::null()),
-    }
+fn own(end: Option<&File>) -> io::Result<ChildEnd> {
+    Ok(ChildEnd(end.map(reopen).transpose()?.map(OwnedFd::from)))
 }

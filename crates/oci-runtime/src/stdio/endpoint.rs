@@ -265,6 +265,7 @@ pub(super) fn open_to_read_again(file: &File) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(descriptor_path(file))
 }
 
+/// The hand has descriptors of its own: `/proc/self/fd` has the head's.
 fn descriptor_path(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+    format!("/proc/thread-self/fd/{}", file.as_raw_fd())
 }

@@ -6,6 +6,7 @@ use std::{io, path::PathBuf, time::Duration};
 use thiserror::Error;
 
 use super::logger::LoggerError;
+use crate::hand::HandError;
 
 /// Why the standard streams cannot be opened.
 #[derive(Debug, Error)]
@@ -49,6 +50,12 @@ pub enum StdioError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The streams of one process cannot be made.
+    #[error("cannot set up the streams of a process: {0}")]
+    Process(#[source] io::Error),
+    /// The thread that has them does not answer.
+    #[error(transparent)]
+    Hand(#[from] HandError),
     /// The logging program cannot be used.
     #[error(transparent)]
     Logger(#[from] LoggerError),

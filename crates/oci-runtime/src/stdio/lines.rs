@@ -42,7 +42,16 @@ const PAUSE: Duration = Duration::from_millis(4);
 #[derive(Debug, Clone, Default)]
 pub struct LinePace(Rc<Mutex<()>>);
 
+thread_local! {
+    static OF_THREAD: LinePace = LinePace::default();
+}
+
 impl LinePace {
+    /// The one of all streams of this thread.
+    pub(crate) fn of_this_thread() -> Self {
+        OF_THREAD.with(Self::clone)
+    }
+
     /// Pauses after a turn. A stream that comes during the pause waits for its end before it starts its own.
     async fn rest(&self) {
         let _others = self.0.lock().await;

@@ -2,7 +2,7 @@
 //!
 //! Owns its process from start to end: it is started once for all incarnations of a container, ended when the streams
 //! are drained, and killed if they are dropped before. Its pipes connect it directly with the process that writes; the
-//! shim does not see the data.
+//! shim does not see the data. Runs on the head, which owns all processes; the pipes are the hand's ([`LoggerPipes`]).
 
 use std::{
     ffi::OsString,
@@ -111,41 +111,64 @@ impl LoggerCommand {
     }
 }
 
+/// The pipes between a process and its logging program.
+#[derive(Debug)]
+pub(super) struct LoggerPipes {
+    /// The program's input from stdout and stderr, until it has it.
+    input: Option<[File; 2]>,
+}
+
+impl LoggerPipes {
+    /// Makes the pipes and returns the write ends, which are non-blocking.
+    pub(super) fn make() -> io::Result<(Self, [File; 2])> {
+        let (stdout, stdout_writer) = pipe_to_logger()?;
+        let (stderr, stderr_writer) = pipe_to_logger()?;
+        Ok((Self { input: Some([stdout, stderr]) }, [stdout_writer, stderr_writer]))
+    }
+
+    /// For [`Logger::start`]. `None` once it has been taken.
+    pub(super) fn take_input(&mut self) -> Option<[File; 2]> {
+        self.input.take()
+    }
+}
+
 /// A logging program, before, during and after its run.
 #[derive(Debug)]
-pub(super) struct Logger {
+pub(crate) struct Logger {
     command: LoggerCommand,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    Prepared { stdout: File, stderr: File },
+    Prepared,
     Running(Running),
     Over,
 }
 
 impl Logger {
-    /// Makes the pipes and returns the write ends, which are non-blocking.
-    pub(super) fn prepare(command: LoggerCommand) -> io::Result<(Self, [File; 2])> {
-        let (stdout, stdout_writer) = pipe_to_logger()?;
-        let (stderr, stderr_writer) = pipe_to_logger()?;
-        let logger = Self { command, state: State::Prepared { stdout, stderr } };
-        Ok((logger, [stdout_writer, stderr_writer]))
+    pub(super) fn new(command: LoggerCommand) -> Self {
+        Self { command, state: State::Prepared }
     }
 
     /// Starts the program, once, and waits until it is ready. A program that does not get ready is killed.
-    pub(super) async fn start(
+    ///
+    /// Cancel-safe: dropping the future kills the program.
+    pub(crate) async fn start(
         &mut self,
         reaper: &Reaper,
         identity: LoggerIdentity<'_>,
+        input: [OwnedFd; 2],
     ) -> Result<(), LoggerError> {
-        let State::Prepared { stdout, stderr } = &self.state else { return Ok(()) };
+        if !matches!(self.state, State::Prepared) {
+            return Ok(());
+        }
+        let [stdout, stderr] = &input;
         let program = || self.command.program.clone();
         let spawn = || {
             let (ready, writer) = pipe2(OFlag::O_CLOEXEC)?;
             fcntl(&ready, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-            let child = spawn(reaper, &self.command, identity, [stdout, stderr, &writer.into()])?;
+            let child = spawn(reaper, &self.command, identity, [stdout, stderr, &writer])?;
             // From here on only the program has the write end.
             Ok((Running::watch(child, program()), async_file::register(ready.into(), Interest::READABLE)?))
         };
@@ -169,7 +192,7 @@ impl Logger {
 
     /// Waits until the program ends by itself, now that its input has ended or never will; then sends SIGTERM, and
     /// SIGKILL at `deadline`. The write ends must be closed before.
-    pub(super) async fn end_by(&mut self, deadline: Instant) {
+    pub(crate) async fn end_by(&mut self, deadline: Instant) {
         let State::Running(running) = &mut self.state else {
             self.state = State::Over;
             return;
@@ -242,7 +265,7 @@ fn spawn(
     reaper: &Reaper,
     command: &LoggerCommand,
     identity: LoggerIdentity<'_>,
-    descriptors: [&File; 3],
+    descriptors: [&OwnedFd; 3],
 ) -> io::Result<Child> {
     // Copy them above the numbers they will get, so that no dup2 overwrites a descriptor that is still needed.
     let [stdout, stderr, ready] = descriptors.map(dup_above);
@@ -274,7 +297,7 @@ fn spawn(
     reaper.spawn(&mut process)
 }
 
-fn dup_above(file: &File) -> io::Result<OwnedFd> {
+fn dup_above(file: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(READY + 1))?;
     // SAFETY: the kernel has just made this descriptor for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })

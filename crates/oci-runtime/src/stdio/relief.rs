@@ -9,8 +9,14 @@ use std::{
     fs::File,
     io::{self, Read},
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
+
+use tokio::task::JoinHandle;
 
 use super::pipe::unread;
 
@@ -32,30 +38,49 @@ impl Relieved {
     }
 }
 
-/// Whose the output beyond the bound is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Excess {
-    /// It may be the process's: it stays in the pipe.
-    Leave,
-    /// The runtime's own, which has said it in its log too.
-    Drop,
+/// Whose the output beyond the bound is, as the thread says that has called the runtime. At first it may be the process's, and stays
+/// in the pipe.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Excess(Arc<AtomicBool>);
+
+impl Excess {
+    /// It is the runtime's own, which has said it in its log too: from now on it is dropped.
+    pub(crate) fn is_the_runtimes(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The read end of a stderr pipe during one call of the runtime.
 #[derive(Debug)]
-pub(crate) struct Relief {
+pub(super) struct Relief {
     reader: File,
     relieved: Relieved,
+    excess: Excess,
 }
 
 impl Relief {
     /// `source` is non-blocking, and not being moved yet.
-    pub(super) fn of(source: &File, relieved: &Relieved) -> io::Result<Self> {
-        Ok(Self { reader: source.try_clone()?, relieved: relieved.clone() })
+    pub(super) fn of(source: &File, relieved: &Relieved, excess: &Excess) -> io::Result<Self> {
+        Ok(Self { reader: source.try_clone()?, relieved: relieved.clone(), excess: excess.clone() })
+    }
+
+    /// Looks again and again, on the current `LocalSet`.
+    pub(super) fn begin(self) -> ReliefTask {
+        ReliefTask(tokio::task::spawn_local(async move {
+            let mut pause = PAUSE;
+            loop {
+                tokio::time::sleep(pause).await;
+                pause = self.relieve();
+            }
+        }))
     }
 
     /// Takes out what is there, if it is much. Returns when to look again.
-    pub(crate) fn relieve(&self, excess: impl FnOnce() -> Excess) -> Duration {
+    fn relieve(&self) -> Duration {
         let waiting = unread(&self.reader).ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
         if waiting < MUCH {
             return PAUSE;
@@ -64,14 +89,21 @@ impl Relief {
         let room = MOST.saturating_sub(kept.len());
         // A failed read leaves the pipe as it is; the next look tries again.
         let _ = (&self.reader).take(waiting.min(room) as u64).read_to_end(&mut kept);
-        if waiting > room && excess() == Excess::Drop {
+        if waiting > room && self.excess.may_be_dropped() {
             let _ = io::copy(&mut (&self.reader).take((waiting - room) as u64), &mut io::sink());
         }
         PAUSE_AT_MUCH
     }
+}
 
-    /// The first look at a call.
-    pub(crate) const FIRST_PAUSE: Duration = PAUSE;
+/// Looks at a pipe until this is dropped.
+#[derive(Debug)]
+pub(super) struct ReliefTask(JoinHandle<()>);
+
+impl Drop for ReliefTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 #[cfg(test)]
@@ -86,9 +118,10 @@ mod tests {
     fn d7_memory_is_bounded_and_no_output_is_dropped_unless_it_is_the_runtimes() {
         let (reader, mut writer) = nonblocking_pipe().unwrap();
         let relieved = Relieved::default();
-        let relief = Relief::of(&reader, &relieved).unwrap();
+        let excess = Excess::default();
+        let relief = Relief::of(&reader, &relieved, &excess).unwrap();
         writer.write_all(b"a warning").unwrap();
-        assert_eq!(relief.relieve(|| Excess::Drop), PAUSE);
+        assert_eq!(relief.relieve(), PAUSE);
         let mut written = 9;
         let full = || io::ErrorKind::WouldBlock;
         loop {
@@ -97,7 +130,7 @@ mod tests {
                 Err(error) if error.kind() == full() && relieved.0.borrow().len() == MOST => break,
                 Err(error) => {
                     assert_eq!(error.kind(), full());
-                    assert_eq!(relief.relieve(|| Excess::Leave), PAUSE_AT_MUCH);
+                    assert_eq!(relief.relieve(), PAUSE_AT_MUCH);
                 }
             }
         }
@@ -107,7 +140,8 @@ mod tests {
         assert_eq!(MOST + left.len(), written);
         relieved.0.borrow_mut().resize(MOST, 0);
         writer.write_all(&[b'x'; 4 * MUCH]).unwrap();
-        relief.relieve(|| Excess::Drop);
+        excess.is_the_runtimes();
+        relief.relieve();
         assert_eq!((&reader).read(&mut [0]).unwrap_err().kind(), full());
     }
 }

@@ -9,7 +9,7 @@ use super::line_end::{OpenLine, end_line_of_file};
 use super::mover::{LineEnds, Movement};
 use super::paths::{StreamMode, StreamOwner};
 use super::pipe::{give_to, nonblocking_pipe};
-use super::relief::{Relief, Relieved};
+use super::relief::{Excess, Relief, Relieved};
 
 #[derive(Debug)]
 pub(super) struct Input {
@@ -72,8 +72,9 @@ impl Pipe {
     }
 
     /// For the call of the runtime that gets this pipe as its stderr.
-    pub(super) fn relief(&self) -> io::Result<Option<Relief>> {
-        self.movement.unstarted_source().map(|source| Relief::of(source, &self.relieved)).transpose()
+    pub(super) fn relief(&self, excess: &Excess) -> io::Result<Option<Relief>> {
+        let source = self.movement.unstarted_source();
+        source.map(|source| Relief::of(source, &self.relieved, excess)).transpose()
     }
 }
 

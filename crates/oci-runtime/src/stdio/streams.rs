@@ -14,10 +14,9 @@ use super::endpoint::{Addresses, OutputAddresses, ReaderWait};
 use super::error::{StdioError, StreamName};
 use super::kept_readable::KeptReadable;
 use super::line_end::{OpenLine, end_line_of_file};
-use super::logger::{Logger, LoggerIdentity};
+use super::logger::LoggerPipes;
 use super::paths::{StdioPaths, StreamMode, StreamOwner};
 use super::stream::{Input, Output};
-use crate::reaper::Reaper;
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +45,7 @@ pub struct Stdio {
     pub(super) stdin: Option<Input>,
     pub(super) stdout: Option<Output>,
     pub(super) stderr: Option<Output>,
-    pub(super) logger: Option<Logger>,
+    pub(super) logger: Option<LoggerPipes>,
 }
 
 impl Stdio {
@@ -62,8 +61,8 @@ impl Stdio {
                 let stdout = Output::open(StreamName::Stdout, stdout, mode, owner)?;
                 (stdout, Output::open(StreamName::Stderr, stderr, mode, owner)?, None)
             }
-            OutputAddresses::Logger(command) => {
-                let (logger, [stdout, stderr]) = Logger::prepare(command)
+            OutputAddresses::Logger(_) => {
+                let (logger, [stdout, stderr]) = LoggerPipes::make()
                     .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdout, source })?;
                 let stdout = Output::to_logger(StreamName::Stdout, stdout, owner)?;
                 // With a terminal no process writes to it; it ends together with stdout.
@@ -93,19 +92,9 @@ impl Stdio {
         Ok(())
     }
 
-    /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the first
-    /// create or exec. The started program serves every incarnation.
-    ///
-    /// Cancel-safe: dropping the future kills the program.
-    pub async fn start_logger(
-        &mut self,
-        reaper: &Reaper,
-        identity: LoggerIdentity<'_>,
-    ) -> Result<(), StdioError> {
-        match &mut self.logger {
-            Some(logger) => Ok(logger.start(reaper, identity).await?),
-            None => Ok(()),
-        }
+    /// What the logging program reads, for [`Logger::start`](super::Logger::start), once.
+    pub(crate) fn take_loggers_input(&mut self) -> Option<[File; 2]> {
+        self.logger.as_mut()?.take_input()
     }
 
     /// Terminal or streams.
@@ -159,8 +148,6 @@ impl Stdio {
     /// Finishes the output and waits until containerd has got all of it, for at most `limit`; then cuts it. Afterwards
     /// containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
     ///
-    /// Ends a logging program that does not end with its input: SIGTERM after a second, SIGKILL at the limit.
-    ///
     /// Only bytes that containerd did not read in time and that do not fit into its fifo are lost. A file and the
     /// output of a console are not waited for. Cancel-safe: dropping the future cuts nothing.
     pub async fn drain(&mut self, limit: Duration) {
@@ -175,9 +162,6 @@ impl Stdio {
             if let Some(pipe) = &mut output.pipe {
                 pipe.movement.end_by(deadline).await;
             }
-        }
-        if let Some(logger) = &mut self.logger {
-            logger.end_by(deadline).await;
         }
     }
 

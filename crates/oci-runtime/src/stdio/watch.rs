@@ -1,13 +1,23 @@
-//! Which streams can be watched, and the watch on both outputs of a container.
+//! What the addresses say of the output: whether it can be watched, and whether a program reads it; and the watch on both outputs.
 
 use std::io;
 
 use super::endpoint::{Address, Addresses, OutputAddresses};
+use super::error::StdioError;
 use super::lines::LineWatch;
+use super::logger::Logger;
 use super::paths::{StdioPaths, StreamMode};
 use super::streams::Stdio;
 
 impl StdioPaths {
+    /// The logging program that the addresses name, if they name one.
+    pub(crate) fn logger(&self) -> Result<Option<Logger>, StdioError> {
+        Ok(match Addresses::parse(self)?.output {
+            OutputAddresses::Logger(command) => Some(Logger::new(command)),
+            OutputAddresses::Apart { .. } => None,
+        })
+    }
+
     /// Whether output will pass through the shim, where its lines can be read. A terminal's output does, through its
     /// console. A file belongs to the process, a logging program reads the process's pipe, and without a stream there
     /// is no output.

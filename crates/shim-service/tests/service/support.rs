@@ -100,6 +100,7 @@ impl Pod {
         let (collector, events) = collect_events(&directory.path().join("events")).await;
         let path = directory.path().join("shim");
         let config = ServeConfig {
+            log: None,
             // Tests run side by side, and what a shim records of a sandbox has a place for each namespace.
             namespace: format!("test-{}", std::process::id()),
             id: id.to_owned(),

@@ -14,7 +14,6 @@ use crate::{
 };
 
 mod closing;
-mod logging;
 mod moving;
 mod seams;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::super::logger::LoggerError;
 use super::*;
+use crate::stdio::LoggerError;
 
 const IDENTITY: LoggerIdentity<'_> = LoggerIdentity { id: "c1", namespace: "ns" };
 
@@ -37,14 +37,11 @@ impl Logged {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    async fn start(&self, scheme: &str, query: &str) -> Result<Stdio, StdioError> {
+    async fn start(&self, scheme: &str, query: &str) -> Result<Streams, StdioError> {
         let program = self.path("logger");
-        let mut stdio = Stdio::open(
-            &output_to(&format!("{scheme}://{}{query}", program.display())),
-            StreamOwner::default(),
-        )?;
-        stdio.start_logger(&self.reaper, IDENTITY).await?;
-        Ok(stdio)
+        let mut streams = open(&output_to(&format!("{scheme}://{}{query}", program.display()))).await?;
+        streams.start_logger(&self.reaper, IDENTITY).await?;
+        Ok(streams)
     }
 }
 
@@ -67,7 +64,7 @@ fn the_program_gets_its_arguments_two_variables_and_three_descriptors() {
             within(logged.reaper.spawn(&mut command).unwrap().exit).await;
             logged.read("descriptors")
         };
-        let mut stdio = logged.start("binary", "?driver=json+file&-v&driver=other").await.unwrap();
+        let mut streams = logged.start("binary", "?driver=json+file&-v&driver=other").await.unwrap();
         assert_eq!(logged.read("arguments"), "<driver><json file><-v><>");
         assert_eq!(logged.read("environment"), "CONTAINER_ID=c1\nCONTAINER_NAMESPACE=ns\n");
         assert_eq!(logged.read("stdin"), "/dev/null\n");
@@ -75,7 +72,7 @@ fn the_program_gets_its_arguments_two_variables_and_three_descriptors() {
         let own: Vec<_> =
             descriptors.lines().filter(|fd| !inherited.lines().any(|other| other == *fd)).collect();
         assert_eq!(own, ["3", "4", "5"]);
-        within(stdio.drain(SHORT)).await;
+        within(streams.drain(Duration::from_millis(30))).await;
     });
 }
 
@@ -83,15 +80,15 @@ fn the_program_gets_its_arguments_two_variables_and_three_descriptors() {
 fn r6_one_program_takes_the_output_of_all_incarnations_and_ends_with_the_last() {
     run(async {
         let logged = Logged::new(COPY);
-        let mut stdio = logged.start("binary", "").await.unwrap();
+        let mut streams = logged.start("binary", "").await.unwrap();
         for word in ["one", "two"] {
             let script = format!("echo {word}; echo {word}-error >&2");
-            let child = spawn(&logged.reaper, &mut stdio, &script);
+            let child = spawn(&logged.reaper, &streams, &script).await;
             assert_eq!(within(child.exit).await.code, 0);
         }
-        stdio.write_line("held");
+        streams.write_line("held");
         assert!(!logged.path("ended").exists());
-        within(stdio.drain(Duration::from_secs(10))).await;
+        within(streams.drain(Duration::from_secs(10))).await;
         assert_eq!(logged.read("out"), "one\ntwo\n");
         let mut errors: Vec<_> = logged.read("err").lines().map(str::to_owned).collect();
         errors.sort();
@@ -106,13 +103,13 @@ fn r6_one_program_takes_the_output_of_all_incarnations_and_ends_with_the_last() 
 fn what_a_failed_attempt_wrote_does_not_reach_the_program() {
     run(async {
         let logged = Logged::new(COPY);
-        let mut stdio = logged.start("binary", "").await.unwrap();
-        let Attempt { child, held_back } = stdio.attempt().unwrap();
+        let mut streams = logged.start("binary", "").await.unwrap();
+        let Attempt { child, held_back } = streams.attempt().ready().await.unwrap();
         let failing = logged.reaper.spawn(&mut shell(child, "echo from the runtime >&2; exit 1")).unwrap();
         assert_eq!(within(failing.exit).await.code, 1);
         drop(held_back);
-        within(spawn(&logged.reaper, &mut stdio, "echo from the container >&2").exit).await;
-        within(stdio.drain(Duration::from_secs(10))).await;
+        within(spawn(&logged.reaper, &streams, "echo from the container >&2").await.exit).await;
+        within(streams.drain(Duration::from_secs(10))).await;
         assert_eq!(logged.read("err"), "from the container\n");
     });
 }
@@ -122,13 +119,13 @@ fn a_program_that_cannot_be_run_is_named() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let paths = output_to("binary:///no/such/program?k=v");
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
-        let error = stdio.start_logger(&reaper, IDENTITY).await.unwrap_err().to_string();
+        let mut streams = open(&paths).await.unwrap();
+        let error = streams.start_logger(&reaper, IDENTITY).await.unwrap_err().to_string();
         assert_eq!(
             error,
             "cannot run logging program /no/such/program: No such file or directory (os error 2)"
         );
-        let error = Stdio::open(&output_to("binary://no-path"), StreamOwner::default()).unwrap_err();
+        let error = open(&output_to("binary://no-path")).await.unwrap_err();
         assert!(matches!(error, StdioError::Address { .. }), "{error}");
     });
 }
@@ -151,13 +148,13 @@ fn only_binary_v2_asks_for_a_word() {
 fn a_program_that_does_not_end_with_its_input_gets_sigterm_and_then_sigkill() {
     run(async {
         let logged = Logged::new("trap 'touch term; exit 0' TERM; exec 5>&-; while :; do sleep 0.01; done");
-        let mut stdio = logged.start("binary", "").await.unwrap();
-        within(stdio.drain(Duration::from_secs(10))).await;
+        let mut streams = logged.start("binary", "").await.unwrap();
+        within(streams.drain(Duration::from_secs(10))).await;
         assert!(logged.path("term").exists() && !has_children());
 
         let logged = Logged::new("trap 'touch term' TERM; exec 5>&-; while :; do sleep 0.01; done");
-        let mut stdio = logged.start("binary", "").await.unwrap();
-        within(stdio.drain(Duration::from_secs(2))).await;
+        let mut streams = logged.start("binary", "").await.unwrap();
+        within(streams.drain(Duration::from_secs(2))).await;
         assert!(logged.path("term").exists() && !has_children());
     });
 }
@@ -167,11 +164,11 @@ fn a_program_that_does_not_end_with_its_input_gets_sigterm_and_then_sigkill() {
 fn a_background_process_that_holds_the_stream_does_not_keep_the_program() {
     run(async {
         let logged = Logged::new("exec 5>&-; cat <&3 >out");
-        let mut stdio = logged.start("binary", "").await.unwrap();
-        let background = stdio.attempt().unwrap().child;
-        within(spawn(&logged.reaper, &mut stdio, "echo done").exit).await;
+        let mut streams = logged.start("binary", "").await.unwrap();
+        let background = streams.attempt().ready().await.unwrap().child;
+        within(spawn(&logged.reaper, &streams, "echo done").await.exit).await;
         let begun = Instant::now();
-        within(stdio.drain(Duration::from_secs(10))).await;
+        within(streams.drain(Duration::from_secs(10))).await;
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(logged.read("out"), "done\n");
         assert!(!has_children());
@@ -195,12 +192,13 @@ fn a_terminals_output_goes_to_the_program_too() {
         let logged = Logged::new(COPY);
         let address = format!("binary://{}", logged.path("logger").display());
         let paths = StdioPaths { mode: StreamMode::Terminal, ..output_to(&address) };
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
-        stdio.start_logger(&logged.reaper, IDENTITY).await.unwrap();
-        let mut stdout = stdio.console_streams().unwrap().stdout.unwrap();
-        stdout.write_all(b"typed\n").unwrap();
-        drop(stdout);
-        within(stdio.drain(Duration::from_secs(10))).await;
+        let mut streams = open(&paths).await.unwrap();
+        streams.start_logger(&logged.reaper, IDENTITY).await.unwrap();
+        streams.stdio.tell(|stdio| {
+            let mut stdout = stdio.console_streams().unwrap().stdout.unwrap();
+            stdout.write_all(b"typed\n").unwrap();
+        });
+        within(streams.drain(Duration::from_secs(10))).await;
         assert_eq!(logged.read("out"), "typed\n");
     });
 }

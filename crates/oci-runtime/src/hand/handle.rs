@@ -1,0 +1,238 @@
+//! A hand as the head has it: its thread, and keys to what lives there.
+//!
+//! Owns what is sent, and in which order. Never waits for a hand without a limit.
+
+use std::{
+    cell::{Cell, OnceCell},
+    future::Future,
+    io,
+    marker::PhantomData,
+    os::fd::{OwnedFd, RawFd},
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use super::answers::{Promise, Reply};
+use super::error::HandError;
+use super::table::{Guard, Table};
+use super::thread::Thread;
+
+/// One hand. Its thread starts with the first thing that is placed on it.
+#[derive(Clone, Debug)]
+pub struct Hand(Rc<Head>);
+
+/// What the head has of a hand.
+#[derive(Debug)]
+struct Head {
+    keeps: Vec<RawFd>,
+    thread: OnceCell<Thread>,
+    next_key: Cell<u64>,
+}
+
+/// A hand that may have ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WeakHand(Weak<Head>);
+
+impl WeakHand {
+    pub(super) fn upgrade(&self) -> Option<Hand> {
+        self.0.upgrade().map(Hand)
+    }
+}
+
+impl Hand {
+    /// `keeps` are descriptors that its thread uses too, such as the log's. They must stay open, under these numbers.
+    #[must_use]
+    pub fn new(keeps: Vec<RawFd>) -> Self {
+        Self(Rc::new(Head { keeps, thread: OnceCell::new(), next_key: Cell::new(0) }))
+    }
+
+    fn thread(&self) -> Result<&Thread, HandError> {
+        if let Some(thread) = self.thread_if_started() {
+            return Ok(thread);
+        }
+        let thread = Thread::start(&self.0.keeps).map_err(HandError::Start)?;
+        Ok(self.0.thread.get_or_init(|| thread))
+    }
+
+    fn thread_if_started(&self) -> Option<&Thread> {
+        self.0.thread.get()
+    }
+
+    /// Without a thread nothing lives on it, and there is nothing to do.
+    pub(super) fn send(&self, message: impl FnOnce(&Rc<Table>) + Send + 'static) {
+        if let Some(thread) = self.thread_if_started() {
+            thread.messages.send(Box::new(message));
+        }
+    }
+
+    /// Waits until all that was sent before has begun, for at most `limit`.
+    pub(super) async fn answers(&self, limit: Duration) -> Result<(), HandError> {
+        if self.thread_if_started().is_none() {
+            return Ok(());
+        }
+        let (promise, reply) = self.promise()?;
+        self.send(move |_| promise.keep(()));
+        reply.within(limit).await
+    }
+
+    /// It ends with the last handle and the last thing that lives on it.
+    pub(super) fn downgrade(&self) -> WeakHand {
+        WeakHand(Rc::downgrade(&self.0))
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A promise that a message takes to the hand.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn promise<R>(&self) -> Result<(Promise<R>, Reply<R>), HandError> {
+        let (thread, hand) = (self.thread()?, self.clone());
+        Ok(thread.awaited.promise(&thread.answers, move |id| hand.send(move |table| table.end_act(id))))
+    }
+
+    /// A key for what is going to be placed on the hand.
+    pub(crate) fn reserve<T>(&self) -> Held<T> {
+        let key = self.0.next_key.get();
+        self.0.next_key.set(key + 1);
+        Held { hand: self.clone(), key, is_given: Cell::new(false), _object: PhantomData }
+    }
+
+    /// Places on the hand what `make` makes there, within `limit`.
+    ///
+    /// Cancel-safe: then nothing is placed.
+    pub(crate) async fn place<T: 'static, E, F, Made>(&self, limit: Duration, make: F) -> Result<Held<T>, E>
+    where
+        F: FnOnce() -> Made + Send + 'static,
+        Made: Future<Output = Result<T, E>> + 'static,
+        E: From<HandError> + Send + 'static,
+    {
+        let (promise, reply) = self.promise()?;
+        let held = self.reserve::<T>();
+        let key = held.key;
+        self.send(move |table| {
+            let place = table.clone();
+            table.run(promise, async move { make().await.map(|made| place.insert(key, made)) });
+        });
+        reply.within(limit).await??;
+        Ok(held)
+    }
+
+    /// The descriptors that [`Guard::lend`] has sent under this key.
+    pub(crate) fn borrowed(&self, key: u64) -> io::Result<Vec<OwnedFd>> {
+        match self.thread_if_started() {
+            Some(thread) => thread.borrower.take(key),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// Something that lives on a hand. Dropping this drops it there.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    hand: Hand,
+    key: u64,
+    is_given: Cell<bool>,
+    _object: PhantomData<fn() -> T>,
+}
+
+impl<T: 'static> Held<T> {
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub(crate) fn hand(&self) -> &Hand {
+        &self.hand
+    }
+
+    /// Does `act` with it, after all that was sent before.
+    pub(crate) fn tell(&self, act: impl FnOnce(&mut T) + Send + 'static) {
+        let key = self.key;
+        self.when_free(move |table| {
+            if let Some(mut guard) = table.take::<T>(key) {
+                act(&mut guard);
+            }
+        });
+    }
+
+    /// Does `act` with it, after all that was sent before; what is sent later waits until that has ended. The message leaves at once.
+    ///
+    /// Dropping the reply ends what goes on.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn ask<R, F, Act>(&self, act: F) -> Result<Reply<R>, HandError>
+    where
+        R: Send + 'static,
+        F: FnOnce(Guard<T>) -> Act + Send + 'static,
+        Act: Future<Output = R> + 'static,
+    {
+        let (promise, reply) = self.hand.promise()?;
+        let (key, id) = (self.key, promise.id());
+        self.hand.send(move |table| table.act_comes(id));
+        self.when_free(move |table| {
+            if table.is_act_wanted(id)
+                && let Some(guard) = table.take::<T>(key)
+            {
+                table.run(promise, act(guard));
+            }
+        });
+        Ok(reply)
+    }
+
+    /// The same, for at most `limit`.
+    pub(crate) async fn ask_within<R, F, Act>(&self, limit: Duration, act: F) -> Result<R, HandError>
+    where
+        R: Send + 'static,
+        F: FnOnce(Guard<T>) -> Act + Send + 'static,
+        Act: Future<Output = R> + 'static,
+    {
+        self.ask(act)?.within(limit).await
+    }
+
+    /// Gives it another object, which does not live on the hand any more then.
+    pub(crate) fn give<U: 'static>(&self, other: Held<U>, act: fn(&mut T, U)) {
+        let (key, given) = (self.key, other.give_up());
+        self.when_free(move |table| {
+            let other = table.take::<U>(given).map(Guard::into_inner);
+            if let (Some(mut guard), Some(other)) = (table.take::<T>(key), other) {
+                act(&mut guard, other);
+            }
+        });
+    }
+
+    /// Replaces it there by what `become_other` makes of it.
+    pub(crate) fn turned_into<U: 'static>(self, become_other: fn(T) -> U) -> Held<U> {
+        let other = self.hand.reserve::<U>();
+        let (from, to) = (self.key, other.key);
+        self.when_free(move |table| {
+            if let Some(guard) = table.take::<T>(from) {
+                table.insert(to, become_other(guard.into_inner()));
+            }
+        });
+        self.give_up();
+        other
+    }
+
+    fn when_free(&self, act: impl FnOnce(&Rc<Table>) + Send + 'static) {
+        let key = self.key;
+        self.hand.send(move |table| table.when_free(key, Box::new(act)));
+    }
+
+    /// From here on a message owns it.
+    fn give_up(self) -> u64 {
+        self.is_given.set(true);
+        self.key
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        let key = self.key;
+        if !self.is_given.get() {
+            self.hand.send(move |table| table.remove(key));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Locks of the kernel that a container holds: without a privilege or an annotation it keeps the reader of its output waiting.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
+use e2e::instance::{is_alive, signal};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+
+use crate::support::PROMPT;
+
+/// More than the time for which an operation waits for a thread that does not answer, before another one takes its place.
+const WITHIN: Duration = Duration::from_secs(8);
+
+async fn held_by_one<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new(name)
+        .container(Program::new("holder").holds_stdout())
+        .container(Program::new("other"))
+        .run(node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["holder", "other"]).await?;
+    let shim = pod.shim_pid()?;
+    wait::until("a thread of the shim that waits for the lock", SOON, async || {
+        Ok(has_waiting_thread(shim)?.then_some(()))
+    })
+    .await?;
+    Ok(pod)
+}
+
+/// Whether one of its threads is in uninterruptible sleep, twice within a moment.
+fn has_waiting_thread(process: libc::pid_t) -> Result<bool> {
+    let waits = || -> Result<bool> {
+        for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+            let stat = std::fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
+            if stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('D')) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    if !waits()? {
+        return Ok(false);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    waits()
+}
+
+/// H1: until podshim read streams on a thread of their own, no exec, stop or removal of the whole pod ended any more.
+#[tokio::test]
+async fn h1_a_container_that_holds_its_pipes_lock_stops_no_other_and_can_be_stopped() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = held_by_one(&node, "holder").await?;
+    for container in ["other", "holder"] {
+        let exec = pod.exec(container, &["echo", "served"]);
+        let output = wait::at_most(WITHIN, "an exec beside a held lock", exec).await?;
+        ensure!(output.stdout == "served\n", "{container}: {output:?}");
+    }
+    // containerd waits for the end of a container's output; that of another one comes when the lock is free.
+    wait::at_most(PROMPT, "a stop of the holder", pod.stop("holder", Duration::from_secs(1))).await?;
+    wait::at_most(PROMPT, "a stop of another container", pod.stop("other", Duration::from_secs(1))).await?;
+    wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
+}
+
+/// H1 for StopPodSandbox alone, and for a pod with a plan.
+#[tokio::test]
+async fn h1_a_pod_with_a_plan_ends_in_time_although_one_holds_its_pipes_lock() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("holding-main")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app").holds_stdout())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    let shim = pod.shim_pid()?;
+    wait::until(
+        "a thread of the shim that waits",
+        SOON,
+        async || Ok(has_waiting_thread(shim)?.then_some(())),
+    )
+    .await?;
+    wait::at_most(WITHIN, "the pod's stop", pod.stop_all_at_once(Duration::from_secs(5))).await?;
+    wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
+}
+
+/// H1, N3: a killed shim's thread that waits keeps neither its connections nor its lock, and its pod is ended.
+#[tokio::test]
+async fn h1_n3_a_shim_that_is_killed_meanwhile_is_seen_to_be_dead_and_its_pod_ends() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = held_by_one(&node, "holder-orphan").await?;
+    let (shim, holder) = (pod.shim_pid()?, pod.pid("holder").await.context("the holder's pid")?);
+    signal(shim, libc::SIGKILL)?;
+    wait::until("the end of the dead shim's containers", PROMPT, async || {
+        Ok((!is_alive(holder)).then_some(()))
+    })
+    .await?;
+    wait::at_most(PROMPT, "the end of the pod", pod.remove()).await?;
+    wait::until("the end of the shim", PROMPT, async || Ok((!is_alive(shim)).then_some(()))).await
+}
