@@ -24,6 +24,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -204,23 +205,58 @@ static void send_notification(void)
 
 /*
  * The kernel holds the pipe's lock for as long as splice(2) waits for its source, a silent socket. Bytes that pass before leave a
- * reader awake, which then waits for the lock. In a child, so that this process still answers its stop signal.
+ * reader awake, which then waits for the lock.
  */
-static void hold_stdout(void)
+static void hold_lock(void)
 {
 	int sockets[2];
-	pid_t child = fork();
 
-	if (child < 0 || (child == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)))
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
 		die("--hold-stdout");
-	if (child > 0)
-		return;
-	for (int bytes = 0; bytes < 10000; bytes++) {
+	for (int bytes = 0; bytes < 1000; bytes++) {
 		if (write(sockets[0], "\n", 1) != 1 || splice(sockets[1], NULL, STDOUT_FILENO, NULL, 1, 0) != 1)
 			die("--hold-stdout");
 	}
 	for (;;)
 		splice(sockets[1], NULL, STDOUT_FILENO, NULL, 1, 0);
+}
+
+/* Whether the pipe has something to read, for a tenth of a second: poll(2) takes no lock. */
+static int is_held(int reader)
+{
+	struct pollfd pipe = { .fd = reader, .events = POLLIN };
+
+	for (int look = 0; look < 10; look++) {
+		usleep(10000);
+		if (poll(&pipe, 1, 0) != 1)
+			return 0;
+	}
+	return 1;
+}
+
+/* In children, so that this process still answers its stop signal. A reader that was faster has nothing to wait for: once more. */
+static void hold_stdout(void)
+{
+	pid_t holder, child = fork();
+	int reader;
+
+	if (child < 0)
+		die("--hold-stdout");
+	if (child > 0)
+		return;
+	reader = open("/proc/self/fd/1", O_RDONLY | O_NONBLOCK);
+	if (reader < 0)
+		die("--hold-stdout");
+	for (;;) {
+		holder = fork();
+		if (holder == 0)
+			hold_lock();
+		usleep(50000);
+		while (is_held(reader))
+			;
+		kill(holder, SIGKILL);
+		waitpid(holder, NULL, 0);
+	}
 }
 
 static void leave_child(void)

@@ -146,8 +146,9 @@ fn start(resources: &mut Resources, done: CompletionReporter) {
     let init = resources.incarnation();
     let init =
         init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
-    // A gate that reads lines must read from the first one.
-    let settled = resources.streams().map(Streams::settled);
+    // A gate that reads lines must read from the first one. Nothing else waits for the hand, which may be away.
+    let has_gate = resources.incarnation().is_some_and(|incarnation| incarnation.readiness().is_some());
+    let settled = resources.streams().filter(|_| has_gate).map(Streams::settled);
     done.spawn(async move {
         let _alone = turn.lock().await;
         if let Some(settled) = settled {
