@@ -10,7 +10,7 @@ use e2e::timeline::Timeline;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::time::Instant;
 
-use crate::support::{ensure_serving, processor_time, time_inside};
+use crate::support::{PROMPT, ensure_serving, processor_time, time_inside};
 
 /// On an idle machine a pod has used up its initial credit of processor time after this.
 const SETTLED: Duration = Duration::from_secs(12);
@@ -108,7 +108,7 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
 /// each took a call of the OCI runtime a second.
 #[tokio::test]
 async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
-    const COUNT: usize = 24;
+    const COUNT: usize = 10;
     let node = Containerd::connect().await?;
     let mut pod = restarting(COUNT)
         .annotate("grace", "8760h")
@@ -121,7 +121,7 @@ async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
     start(&mut pod, COUNT).await?;
     pod.start("deaf").await?;
     pod.start("x").await?;
-    pod.wait_exited("x", SETTLED * pace()).await?;
+    pod.wait_exited("x", PROMPT * 2).await?;
     let shim = pod.shim_pid()?;
     wait::quiet_time(SETTLED).await;
     let (before, inside_before) = (processor_time(shim)?, time_inside(&node, &pod)?);
