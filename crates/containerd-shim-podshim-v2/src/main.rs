@@ -33,7 +33,6 @@ use crate::args::{Action, USAGE};
 static ALLOCATOR: ShimAllocator = ShimAllocator;
 
 fn main() -> ExitCode {
-    allocator::hold_still_for_forks();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

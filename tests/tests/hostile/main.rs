@@ -7,7 +7,6 @@ mod limits;
 mod locks;
 mod messages;
 mod neighbours;
-mod probes;
 mod process_1;
 mod sandboxes;
 mod support;
