@@ -89,11 +89,6 @@ impl Streams {
         Ok(started?)
     }
 
-    /// Terminal or streams.
-    pub fn mode(&self) -> StreamMode {
-        self.mode
-    }
-
     /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its pty
     /// through the console socket.
     pub fn attempt(&self) -> PendingAttempt {

@@ -21,12 +21,17 @@ async fn held_by_one<'node>(node: &'node Containerd, name: &str) -> Result<Runni
     // One after the other: what waits for the hand while it is away fails with the reason.
     pod.start("other").await?;
     pod.start("holder").await?;
+    wait_held(&pod).await?;
+    Ok(pod)
+}
+
+/// Waits for a thread of the shim that waits for the lock.
+async fn wait_held(pod: &RunningPod<'_>) -> Result<()> {
     let shim = pod.shim_pid()?;
     wait::until("a thread of the shim that waits for the lock", SOON, async || {
         Ok(has_waiting_thread(shim)?.then_some(()))
     })
-    .await?;
-    Ok(pod)
+    .await
 }
 
 /// Whether one of its threads is in uninterruptible sleep, twice within a moment.
@@ -74,13 +79,7 @@ async fn h1_a_pod_with_a_plan_ends_in_time_although_one_holds_its_pipes_lock() -
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    let shim = pod.shim_pid()?;
-    wait::until(
-        "a thread of the shim that waits",
-        SOON,
-        async || Ok(has_waiting_thread(shim)?.then_some(())),
-    )
-    .await?;
+    wait_held(&pod).await?;
     wait::at_most(WITHIN, "the pod's stop", pod.stop_all_at_once(Duration::from_secs(5))).await?;
     wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
 }

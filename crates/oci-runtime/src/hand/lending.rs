@@ -43,6 +43,15 @@ impl AsRawFd for Lender {
 }
 
 impl Lender {
+    /// The hand's end in the table of a thread that has just got a table of its own.
+    ///
+    /// # Safety
+    /// It has kept the number open, and nothing owns it there.
+    pub(super) unsafe fn of_this_table(number: RawFd) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
     pub(super) fn send(&self, key: u64, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&numbers)];

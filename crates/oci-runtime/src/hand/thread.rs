@@ -3,7 +3,7 @@
 use std::{
     io,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
     rc::Rc,
@@ -49,10 +49,9 @@ impl Thread {
         let (answers, answer_bell) = Line::open()?;
         let reader = Reader::new(answers.clone(), &answer_bell)?;
         let mut keeps = keeps.to_vec();
-        // SAFETY: the thread owns the lender, in a table of its own or, if it gets none, not at all.
-        let lender_here = unsafe { OwnedFd::from_raw_fd(lender.as_raw_fd()) };
         keeps.extend([lender.as_raw_fd(), messages.bell(), answers.bell()]);
-        let ends = Ends { messages: messages.clone(), answers: answers.clone(), lender };
+        let lender_number = lender.as_raw_fd();
+        let ends = Ends { messages: messages.clone(), answers: answers.clone(), lender: lender_number };
         let (ready, is_ready) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("hand".to_owned()).stack_size(STACK).spawn(move || {
             let (runtime, parted) = match leave_the_heads_descriptors(&keeps) {
@@ -61,16 +60,14 @@ impl Thread {
             };
             // The head waits for it.
             let _ = ready.send(parted);
-            let Some(runtime) = runtime else {
-                // Its table may be the head's, which closes these.
-                return std::mem::forget(ends);
-            };
+            let Some(runtime) = runtime else { return };
             if let Err(error) = ends.serve(&runtime) {
                 error!(%error, "the thread of the pod's streams has ended: no container can be created");
             }
         })?;
         is_ready.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
-        drop(lender_here);
+        // From here on the thread has it, in its own table.
+        drop(lender);
         let awaited = Awaited::default();
         let passes_answers_on = tokio::task::spawn_local(awaited.clone().read(reader));
         let _bells = [message_bell, answer_bell];
@@ -91,7 +88,8 @@ impl Drop for Thread {
 struct Ends {
     messages: Arc<Line<Message>>,
     answers: Arc<Line<Answer>>,
-    lender: Lender,
+    /// Its number, the same in both tables.
+    lender: RawFd,
 }
 
 impl Ends {
@@ -99,6 +97,8 @@ impl Ends {
         let Self { messages, answers, lender } = self;
         // SAFETY: these numbers were kept, and they are this thread's only objects for them.
         let (bell, _answer_bell) = unsafe { (messages.bell_of_this_table(), answers.bell_of_this_table()) };
+        // SAFETY: as above.
+        let lender = unsafe { Lender::of_this_table(lender) };
         let table = Rc::new(Table::new(lender));
         let all = LocalSet::new();
         let served = all.block_on(runtime, async {

@@ -97,11 +97,6 @@ impl Stdio {
         self.logger.as_mut()?.take_input()
     }
 
-    /// Terminal or streams.
-    pub fn mode(&self) -> StreamMode {
-        self.mode
-    }
-
     /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
