@@ -271,7 +271,7 @@ async fn d3_r6_an_unfinished_line_ends_before_the_next_run() -> Result<()> {
     wait_started(&pod, &["s1", "app"]).await?;
     pod.wait_for_output("s1", "\"run\":2").await?;
     pod.stop_all_at_once(seconds(30)).await?;
-    let log = pod.output("s1")?;
+    let log = pod.wait_for_output("s1", "s1 Exiting").await?;
     for line in
         ["stdout F half", "stdout F second", "stderr F {\"run\":1}", "stderr F {\"run\":2}", "stdout F hook"]
     {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::endpoint::{open_both_ends, reopen};
 use super::error::StreamName;
 use super::line_end::end_line_of_file;
-use super::mover::{LineEnds, Movement};
+use super::mover::{HalfLine, LineEnds, Movement};
 use super::paths::StreamMode;
 use super::pipe::{give_to, nonblocking_pipe};
 use super::relief::{Excess, Relief, ReliefTask, Relieved};
@@ -151,10 +151,11 @@ impl Stdio {
         for output in [&self.stdout, &self.stderr].into_iter().flatten() {
             output.begin_line();
         }
-        self.attempt_of_pipes()
+        self.attempt_of_pipes(|| None)
     }
 
-    fn attempt_of_pipes(&self) -> io::Result<Attempt> {
+    /// `half` is for the lines of a process beside the program.
+    fn attempt_of_pipes(&self, half: fn() -> Option<HalfLine>) -> io::Result<Attempt> {
         let stdin = self.stdin.as_ref().and_then(Input::process_end);
         let [stdout, stderr] =
             [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
@@ -162,7 +163,7 @@ impl Stdio {
         let excess = Excess::default();
         let (stderr, relief) = match (&self.stderr, stderr) {
             (Some(output), Some(pipe)) if self.is_read(output) => {
-                let OwnPipe { process_end, movement, relieved } = self.own_pipe_into(output, pipe)?;
+                let OwnPipe { process_end, movement, relieved } = self.own_pipe_into(output, pipe, half())?;
                 let relief = Relief::of(
                     movement.unstarted_source().ok_or(io::ErrorKind::NotFound)?,
                     &relieved,
@@ -192,12 +193,13 @@ impl Stdio {
             let child = ChildStdio { stdout: own(writer)?, stderr: own(writer)?, ..ChildStdio::null() };
             return Ok(Attempt { child, held_back: HeldBack::default() });
         }
-        let mut attempt = self.attempt_of_pipes()?;
+        let half = || Some(HalfLine::default());
+        let mut attempt = self.attempt_of_pipes(half)?;
         attempt.child.stdin = ChildEnd::null();
         match &self.stdout {
             Some(output) if output.pipe.is_some() && self.is_read(output) => {
                 if let Some(pipe) = output.process_end() {
-                    let OwnPipe { process_end, movement, .. } = self.own_pipe_into(output, pipe)?;
+                    let OwnPipe { process_end, movement, .. } = self.own_pipe_into(output, pipe, half())?;
                     attempt.child.stdout = process_end;
                     attempt.held_back.stdout = Some(movement);
                 }
@@ -213,7 +215,7 @@ impl Stdio {
     }
 
     /// A new pipe for a process, which leads into the one that its container's processes share.
-    fn own_pipe_into(&self, output: &Output, shared: &File) -> io::Result<OwnPipe> {
+    fn own_pipe_into(&self, output: &Output, shared: &File, half: Option<HalfLine>) -> io::Result<OwnPipe> {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&writer, self.owner)?;
         let relieved = Relieved::default();
@@ -221,6 +223,7 @@ impl Stdio {
             open: Some(Rc::default()),
             shared: output.pipe.as_ref().map_or_else(Weak::new, |pipe| pipe.movement.started_mover()),
             relieved: relieved.clone(),
+            half,
         };
         let movement = Movement::prepare(reader, shared.try_clone()?, lines)?;
         Ok(OwnPipe { process_end: own(Some(&writer))?, movement, relieved })

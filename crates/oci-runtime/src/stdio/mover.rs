@@ -32,6 +32,9 @@ use super::pipe::unread;
 use super::relief::Relieved;
 use crate::{async_file, async_file::poll_now, busy};
 
+mod whole_lines;
+pub(super) use whole_lines::HalfLine;
+
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.
 const EVERYTHING: usize = 1 << 30;
@@ -173,8 +176,7 @@ impl Task {
             return;
         }
         if let Some(mover) = self.mover.upgrade() {
-            // Moves what was written just before the cut and fits; a full or broken fifo takes no more.
-            let _ = mover.move_available(EVERYTHING);
+            mover.cut();
         }
         self.handle.abort();
         // The ends are closed when the aborted task has been dropped, not before.
@@ -197,6 +199,8 @@ pub(super) struct LineEnds {
     pub(super) shared: Weak<Mover>,
     /// What was taken out of the source before.
     pub(super) relieved: Relieved,
+    /// For a process whose lines the program's may come between.
+    pub(super) half: Option<HalfLine>,
 }
 
 /// A read end, a write end, and the copy between them that a watch reads.
@@ -227,6 +231,9 @@ impl Mover {
     /// Moves until every writer of the source is gone and all they wrote has been moved.
     async fn run(&self) -> io::Result<()> {
         self.write_relieved().await?;
+        if let Some(half) = &self.lines.half {
+            return self.run_in_lines(half).await;
+        }
         loop {
             // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
@@ -252,6 +259,16 @@ impl Mover {
             shared.begin_line();
         }
         Ok(())
+    }
+
+    /// Moves what was written just before a cut and fits; a full or broken fifo takes no more.
+    fn cut(&self) {
+        match &self.lines.half {
+            Some(half) => self.cut_in_lines(half),
+            None => {
+                let _ = self.move_available(EVERYTHING);
+            }
+        }
     }
 
     /// First what the OCI runtime's call could not leave in the pipe.

@@ -106,6 +106,45 @@ fn d3_a_hooks_output_begins_and_ends_on_lines_of_its_own() {
     });
 }
 
+/// The program writes to the same pipe, before the hook has ended.
+#[test]
+fn d3_a_program_does_not_write_the_rest_of_a_hooks_line() {
+    run(async {
+        let streams = Both::new().await;
+        let Attempt { child, mut held_back } = streams.stdio.attempt_beside().unwrap();
+        held_back.begin();
+        let [out, err] = [child.stdout, child.stderr].map(|end| File::from(end.into_inner().unwrap()));
+        (&out).write_all(b"whole\nhook").unwrap();
+        (&err).write_all(&[b'x'; 5000]).unwrap();
+        let mut seen = String::new();
+        until(|| {
+            seen += &read_available(&streams.out);
+            seen == "whole\n"
+        })
+        .await;
+        let program = reopen(streams.stdio.stdout.as_ref().unwrap().process_end().unwrap()).unwrap();
+        (&program).write_all(b"program\n").unwrap();
+        drop((out, err, program));
+        held_back.end_by(Instant::now() + READER_LIMIT).await;
+        streams.expect_end("program\nhook\n", &format!("{}\n", "x".repeat(5000))).await;
+    });
+}
+
+/// A process that the hook leaves behind keeps its streams: what they have is moved where they are cut.
+#[test]
+fn d3_a_cut_loses_no_half_line() {
+    run(async {
+        let streams = Both::new().await;
+        let Attempt { child, mut held_back } = streams.stdio.attempt_beside().unwrap();
+        held_back.begin();
+        let out = File::from(child.stdout.into_inner().unwrap());
+        (&out).write_all(b"one\ntwo").unwrap();
+        held_back.end_by(Instant::now() + SHORT).await;
+        streams.expect_end("one\ntwo\n", "").await;
+        drop(out);
+    });
+}
+
 #[test]
 fn d3_a_hook_that_writes_nothing_does_not_cut_the_programs_line_in_two() {
     run(async {
