@@ -3,6 +3,9 @@
 //! Owns how many of them a test run plays; `hack/simulate` runs the same ones by the million. A failure prints as a
 //! scenario: paste it into a file of `tests/scenarios` to keep it.
 
+use pod_spec::RestartPolicy;
+use testkit::Scenario;
+
 /// So many that a run takes well under a minute in a debug build; each seed is another scenario.
 const SEEDS: u64 = 10_000;
 
@@ -14,9 +17,22 @@ fn seeds() -> u64 {
 /// DESIGN §2's promises hold, whatever happens.
 #[test]
 fn promises_hold() {
-    for seed in 0..seeds() {
-        if let Some(failure) = testkit::check(&testkit::random_scenario(seed)) {
-            let (scenario, failure) = testkit::shrink(testkit::random_scenario(seed), failure);
+    hold_in(testkit::random_scenario, 1);
+}
+
+/// And with two callers, a kubelet and crictl beside it.
+#[test]
+fn promises_hold_with_two_callers() {
+    for policy in [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never] {
+        hold_in(|seed| testkit::two_callers(policy, seed), 12);
+    }
+}
+
+/// Plays that part of the seeds.
+fn hold_in(scenario: impl Fn(u64) -> Scenario, part: u64) {
+    for seed in 0..seeds() / part {
+        if let Some(failure) = testkit::check(&scenario(seed)) {
+            let (scenario, failure) = testkit::shrink(scenario(seed), failure);
             panic!("seed {seed}: {}\n\n{scenario}----\n{}", failure.error, failure.trace.join("\n"));
         }
     }

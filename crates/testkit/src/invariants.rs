@@ -1,24 +1,32 @@
 //! The promises of the core, checked from outside after every step.
 //!
-//! Owns its own small picture of the pod, drawn from events and actions alone: it never asks the core's tables, except
-//! through `view`, which it checks too.
+//! Owns its own small picture of the pod, drawn from events and actions alone, and a reading of the rules of its own
+//! (`stops`): it takes no fact from what the core says of itself (its notes, its record, `inspect`), and judges what
+//! callers see of it (`view`, whether the pod is stopping).
 
+mod answers;
+mod consequences;
 mod hooks;
 mod oom_score;
 mod order;
 mod picture;
 mod restarts;
+mod rounds;
+mod stop;
+mod stops;
+mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, Check, ContainerId, Event, Exit, MIN_KILL_DELAY, Notice, OpId, Operation, Outcome, Pod, PodTime,
-    Reply, Request, RequestId, Status, Target, TaskKind, UNSETTLED,
+    Action, Check, ContainerId, Event, Exit, Hook, OpId, Operation, Outcome, Pod, PodTime, Request,
+    RequestId, Target, TaskKind, UNSETTLED,
 };
 use pod_spec::{Defaults, Gate, Plan, RestartPolicy, Role, Signal};
 
 use picture::{Container, MemberPicture, Process};
+use stop::{Cause, Making, Stop};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,47 +59,35 @@ pub(crate) struct Invariants {
     creating: BTreeMap<RequestId, ContainerId>,
     /// The request being handled.
     asking: Option<Request>,
-    /// K11: members whose newest container has accepted a stop signal in this round.
-    stop_asked: BTreeSet<String>,
-    /// T15: members whose newest container has accepted any request to end.
-    asked: BTreeSet<String>,
+    /// The newest container of each member, until it is deleted.
+    newest: BTreeMap<String, ContainerId>,
+    /// The names of which a container was created in this sandbox.
+    known: BTreeSet<String>,
     sandbox_gone: bool,
-    /// Whether a stop is under way. It may begin and be over within one event.
-    stopping: bool,
-    /// R14: whether that stop is the first half of a restart.
-    restarting: bool,
+    /// The stop under way.
+    stop: Option<Stop>,
+    /// When a caller last began to create a planned container (I8).
+    last_create: PodTime,
+    /// The stops of containers of which it is not decided what they are.
+    making: Option<Making>,
+    /// Whether everything that has happened is in the reading of the stops.
+    is_read: bool,
+    /// R14: whether the pod has restarted as a whole, which is not in the reading.
+    pod_restarts: bool,
+    /// How many stops are over.
+    rounds: u32,
+    /// J11: until then a container that was created again may be the first of another round.
+    another_until: Option<PodTime>,
+    /// I2, R9: whose end has failed the pod.
+    failed: Option<String>,
     /// Whether a stop has begun in this sandbox.
     was_stopped: bool,
-    /// T5: when every planned program must have been killed.
-    kill_by: Option<PodTime>,
-    /// T5: the earliest end of the budget of a stop that the pod begins itself (J1, I2).
-    own_budget: Option<PodTime>,
     now: PodTime,
+    /// How many events there were.
+    event: u64,
 }
 
 impl Invariants {
-    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job shows only 0; an interrupted init
-    /// never shows 0 elsewhere (I4).
-    fn may_show_for_policy(&self, id: &ContainerId, shown: Exit, real: Exit) -> bool {
-        let Some(container) = self.containers.get(id) else { return false };
-        let as_stopped = real.code == 0 && shown.code == 143;
-        if container.role == Some(Role::Init) && container.interrupted && as_stopped {
-            return true;
-        }
-        self.policy() == Some(RestartPolicy::OnFailure)
-            && match container.role {
-                Some(Role::Sidecar) => as_stopped,
-                // R7: or it was about to be restarted.
-                Some(Role::Main) => {
-                    let restarts =
-                        self.member(&container.name).is_some_and(|member| member.restart.is_some());
-                    as_stopped && self.stopping && (container.interrupted || restarts)
-                }
-                Some(Role::Init) => shown.code == 0 && self.stopping,
-                None => false,
-            }
-    }
-
     fn defaults(&self) -> Defaults {
         self.plan.as_ref().map(|plan| plan.settings.defaults).unwrap_or_default()
     }
@@ -99,7 +95,7 @@ impl Invariants {
     pub(crate) fn new(plan: Option<Plan>) -> Self {
         let members = plan.iter().flat_map(|plan| &plan.members);
         Self {
-            members: members.map(|m| (m.name.clone(), MemberPicture::default())).collect(),
+            members: members.map(|m| (m.name.clone(), MemberPicture::of(m.role))).collect(),
             plan,
             containers: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -109,15 +105,20 @@ impl Invariants {
             last_op: 0,
             creating: BTreeMap::new(),
             asking: None,
-            stop_asked: BTreeSet::new(),
-            asked: BTreeSet::new(),
+            newest: BTreeMap::new(),
+            known: BTreeSet::new(),
             sandbox_gone: false,
-            stopping: false,
-            restarting: false,
+            stop: None,
+            last_create: PodTime::ZERO,
+            making: None,
+            is_read: true,
+            pod_restarts: false,
+            rounds: 0,
+            another_until: None,
+            failed: None,
             was_stopped: false,
-            kill_by: None,
-            own_budget: None,
             now: PodTime::ZERO,
+            event: 0,
         }
     }
 
@@ -128,7 +129,11 @@ impl Invariants {
     /// Notes what is about to be handled.
     pub(crate) fn event(&mut self, now: PodTime, event: &Event) -> Verdict {
         self.now = now;
+        self.event += 1;
         self.asking = None;
+        if self.is_read {
+            self.judge_the_making();
+        }
         match event {
             Event::Request { id, request } => {
                 self.requests.insert(*id, request.clone());
@@ -138,9 +143,15 @@ impl Invariants {
             Event::Done { op, outcome, .. } => self.done(*op, outcome),
             Event::Exited { target, exit } => self.exited(target, *exit),
             Event::StopPod { grace } => {
-                self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + MIN_KILL_DELAY)
+                // T5: `grace` limits the operator's figure.
+                let own = self.plan.as_ref().and_then(|plan| plan.settings.grace).unwrap_or(Duration::MAX);
+                let grace = grace.unwrap_or_else(|| self.pod_grace()).min(own);
+                self.begin_stop_within(Cause::Requested, Some(self.now + grace));
             }
             Event::Abandoned { id } => drop(self.requests.remove(id)),
+            // T15, J11: what waits for a time.
+            Event::Tick if self.is_read && self.may_be_lost() => self.leaves_the_reading(),
+            Event::Tick if self.is_read => self.read_begin(),
             Event::OutOfMemory { .. } | Event::Tick => {}
         }
         Ok(())
@@ -151,35 +162,47 @@ impl Invariants {
             Request::Create { container, spec } if !self.containers.contains_key(container) => {
                 let role = self.role_of(spec);
                 self.deleted.remove(container);
-                if role.is_some() {
-                    // Members by `*=main` have no name before.
-                    let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
-                    let now = self.now;
-                    let picture = self.members.entry(spec.name.clone()).or_default();
-                    // J11: kept until it runs again, unless its caller has stopped it and recreates it (T15).
-                    picture.done_from = picture.done_from.filter(|from| is_job && *from <= now);
-                }
                 self.containers.insert(container.clone(), Container::new(spec, role));
                 self.creating.insert(id, container.clone());
             }
             Request::Kill { target: Target { container, exec: None }, signal, .. } => {
-                let is_sandbox = self.containers.get(container).is_some_and(|c| c.kind == TaskKind::Sandbox);
-                if is_sandbox && self.plan.is_some() && self.means_stop(container, *signal) {
-                    self.must_end_within(MIN_KILL_DELAY);
-                }
-                self.may_be_hurried(container, *signal);
+                self.asked_for_end(container, *signal);
             }
+            Request::Restart if self.stop.is_none() => self.restarts_the_pod(),
             _ => {}
+        }
+    }
+
+    /// A request that stops something, if it is served.
+    fn asked_for_end(&mut self, id: &ContainerId, signal: Signal) {
+        let Some(container) = self.containers.get(id) else { return };
+        if container.shown.is_some() || !container.is_created || !self.means_stop(id, signal) {
+            return;
+        }
+        if container.kind == TaskKind::Sandbox {
+            if self.plan.is_some() && container.process != Process::None {
+                self.begin_stop(Cause::Sandbox);
+            }
+            return;
+        }
+        let is_undone = signal == Signal::KILL && !container.started;
+        let starts = container.runs_program() || container.is_starting;
+        // What is restarted in place is still there for its caller.
+        let is_over = (container.is_draining() || self.is_being_cleared(id))
+            && (container.is_ended_for_good()
+                || !container.last_exit.is_some_and(|exit| self.is_restarted_after(container, exit.code)));
+        let counts = container.role.is_some() && !is_undone && !is_over;
+        if is_undone && starts {
+            // Its Start was not answered: its caller takes it back.
+            self.leaves_the_reading();
+        }
+        if counts {
+            self.asks_for_end(id, signal);
         }
     }
 
     fn policy(&self) -> Option<RestartPolicy> {
         self.plan.as_ref().map(|plan| plan.settings.restart_policy)
-    }
-
-    fn must_end_within(&mut self, time: Duration) {
-        let by = self.now + time;
-        self.kill_by = Some(self.kill_by.map_or(by, |earlier| earlier.min(by)));
     }
 
     fn pod_grace(&self) -> Duration {
@@ -191,32 +214,60 @@ impl Invariants {
     fn done(&mut self, op: OpId, outcome: &Outcome) {
         let Some((id, operation, incarnation)) = self.operations.remove(&op) else { return };
         let Some(container) = self.containers.get_mut(&id) else { return };
+        let is_planned = container.role.is_some();
         match (&operation, outcome) {
             (Operation::Create | Operation::Recreate, Outcome::Process { pid }) => {
                 container.new_incarnation(*pid);
+                container.held_since = self.now;
             }
+            (Operation::CreateCompleted, Outcome::Ok) => container.is_created = true,
             (Operation::Restore, Outcome::Process { pid }) => {
                 container.new_incarnation(*pid);
+                container.process = Process::Program { pid: *pid };
                 container.begun = true;
             }
-            (Operation::Start, Outcome::Failed(_)) => container.start_failed(),
+            (Operation::Start, Outcome::Failed(_)) => {
+                container.start_failed();
+                if is_planned {
+                    self.leaves_the_reading();
+                }
+            }
             (Operation::Start, _) => {
-                container.begun = true;
-                container.begun_at = self.now;
-                if let Some(picture) = self.members.get_mut(&container.name) {
-                    picture.done_from = None;
+                container.begins(self.now);
+                let is_main = container.role == Some(Role::Main);
+                if let Some(picture) = self.members.get_mut(&container.name).filter(|_| is_planned) {
+                    picture.end = None;
+                }
+                if is_main {
+                    self.another_until = None;
                 }
                 self.completed(&id);
                 self.gate_checked(&id, &operation, outcome);
+                self.executed_by_its_end(&id);
             }
-            (Operation::RunHook { .. }, _) if container.incarnation == incarnation => container.hook = None,
+            (Operation::RunHook { hook, .. }, _) if container.incarnation == incarnation => {
+                container.hook = None;
+                if *hook == Hook::Migrate {
+                    container.migrated = Some(*outcome == Outcome::Ok);
+                }
+            }
             // An exit does not wait for a hook that outlives its container.
             (Operation::KillRemaining, Outcome::Failed(_)) => container.hook = None,
             (Operation::Check(_), _) if container.incarnation == incarnation => {
                 self.gate_checked(&id, &operation, outcome);
             }
-            (Operation::Create | Operation::PrepareRestore, Outcome::Failed(_)) => {
-                drop(self.containers.remove(&id))
+            (Operation::Recreate, Outcome::Failed(_)) => self.leaves_the_reading(),
+            (
+                Operation::Create | Operation::PrepareRestore | Operation::CreateCompleted,
+                Outcome::Failed(_),
+            ) => {
+                drop(self.containers.remove(&id));
+                if is_planned {
+                    self.leaves_the_reading();
+                }
+            }
+            (Operation::Remove, Outcome::Ok) if is_planned && container.shown.is_none() => {
+                self.leaves_the_reading();
             }
             _ => {}
         }
@@ -226,6 +277,11 @@ impl Invariants {
     fn gate_checked(&mut self, id: &ContainerId, operation: &Operation, outcome: &Outcome) {
         let Some(name) = self.containers.get(id).map(|container| container.name.clone()) else { return };
         let Some(gate) = self.member(&name).map(|member| member.gate.clone()) else { return };
+        // H8: nothing is probed once its container is to end, or its pod.
+        if self.is_stopping() || self.is_interrupted(&self.containers[id]) || self.containers[id].killed {
+            return;
+        }
+        let is_sidecar = self.containers[id].role == Some(Role::Sidecar);
         let Some(picture) = self.members.get_mut(&name) else { return };
         let succeeded = !matches!(outcome, Outcome::Failed(_));
         match (operation, &gate) {
@@ -246,7 +302,7 @@ impl Invariants {
                     picture.opens();
                 }
                 if let Some(container) = self.containers.get_mut(id) {
-                    container.gate_failed |= picture.failures >= timing.failures;
+                    container.gate_failed |= is_sidecar && picture.failures >= timing.failures;
                 }
             }
             _ => {}
@@ -263,34 +319,70 @@ impl Invariants {
             container.restarts = 0;
         }
         container.exited_in_program = matches!(container.process, Process::Program { .. });
+        container.has_just_ended = container.exited_in_program;
         container.process = Process::None;
         let is_sandbox = container.kind == TaskKind::Sandbox;
-        // U1: only a program exits with 0, seen or unseen.
-        let was_executed = container.exited_in_program && exit.code == 0;
-        let name = container.name.clone();
-        let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
+        let (name, is_starting) = (container.name.clone(), container.is_starting);
         if let Some(picture) = self.members.get_mut(&name) {
             picture.counted_from_zero();
-            picture.executed |= was_executed;
-            if bare && was_executed {
+        }
+        if !is_starting {
+            self.executed_by_its_end(&target.container);
+        }
+        self.completed(&target.container);
+        let container = &self.containers[&target.container];
+        if self.may_restart_the_pod(container, exit.code) {
+            self.restarts_the_pod();
+        }
+        if is_sandbox && self.plan.is_some() {
+            self.sandbox_gone = true;
+        }
+    }
+
+    /// U1: only a program exits with 0, seen or unseen.
+    fn executed_by_its_end(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        let was_executed =
+            container.exited_in_program && container.last_exit.is_some_and(|exit| exit.code == 0);
+        let name = container.name.clone();
+        // H8: it was not asked any more, so that podshim may not know.
+        let is_unsure = self.is_interrupted(container) || container.killed || self.is_asked(&name);
+        if self.is_stopping() {
+            return;
+        }
+        let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
+        let Some(picture) = self.members.get_mut(&name).filter(|_| was_executed) else { return };
+        if is_unsure {
+            (picture.maybe_executed, picture.maybe_open) = (true, picture.maybe_open || bare);
+        } else {
+            picture.executed = true;
+            if bare {
                 picture.opens();
             }
         }
-        self.completed(&target.container);
-        if is_sandbox && self.plan.is_some() {
-            self.sandbox_gone = true;
-            self.must_end_within(MIN_KILL_DELAY);
-        }
+    }
+
+    /// Whether the end of its program had begun. Where the end of a stop is not read, a hook may be one of a round before.
+    fn is_interrupted(&self, container: &Container) -> bool {
+        container.interrupted && (self.is_read || container.stop_signals > 0)
+    }
+
+    fn restarts_the_pod(&mut self) {
+        self.pod_restarts = true;
+        self.leaves_the_reading();
     }
 
     /// I4: an init whose started program exited with 0 has completed, unless it was interrupted.
     fn completed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         let zero = container.last_exit.is_some_and(|exit| exit.code == 0);
-        let is_own = container.begun && container.exited_in_program && !container.interrupted;
+        let is_own = container.begun && container.exited_in_program && !self.is_interrupted(container);
         if container.role == Some(Role::Init) && is_own && zero {
             let name = container.name.clone();
             self.members.entry(name).or_default().completed = true;
+            // J11: the mains of another round may still come.
+            let until = self.now + self.defaults().replace_wait;
+            self.another_until = self.another_until.map(|_| until);
         }
     }
 
@@ -311,13 +403,13 @@ impl Invariants {
             Action::Signal { target, signal, .. } if target.exec.is_none() => {
                 self.may_signal(&target.container, *signal)
             }
-            Action::GiveUp { container, .. } => {
-                if let Some(container) = self.containers.get_mut(container) {
-                    container.is_abandoned = true;
+            Action::GiveUp { op, container } => {
+                let is_start = self.operations.get(op).is_some_and(|(_, it, _)| *it == Operation::Start);
+                if let Some(container) = self.containers.get_mut(container).filter(|_| is_start) {
+                    container.is_given_up = true;
                 }
                 Ok(())
             }
-            Action::Note(line) => self.noted(line),
             Action::Warn(line) if line == UNSETTLED => self.violated(UNSETTLED),
             Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
             Action::Publish(notice) => self.published(notice),
@@ -327,189 +419,31 @@ impl Invariants {
         }
     }
 
-    fn replied(&mut self, id: RequestId, reply: Option<&Reply>) -> Verdict {
-        if !self.answered.insert(id) {
-            return self.violated(format!("request {} is answered twice", id.0));
-        }
-        let Some(request) = self.requests.remove(&id) else {
-            return self.violated(format!("request {} was never made", id.0));
-        };
-        let created = self.creating.remove(&id);
-        match (&request, reply) {
-            // Refused or failed: it never existed.
-            (Request::Create { .. }, None) => {
-                if let Some(container) = created {
-                    self.containers.remove(&container);
-                }
-                Ok(())
-            }
-            (Request::Wait(target), Some(Reply::Exit(exit))) => self.agrees(target, *exit, "Wait"),
-            (Request::Delete(target), Some(Reply::Deleted(deleted))) => {
-                self.agrees(target, deleted.exit, "Delete")
-            }
-            (Request::Kill { target: Target { container, exec: None }, signal, .. }, Some(_)) => {
-                self.kill_accepted(&container.clone(), *signal);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Masked codes are the same wherever they are shown (F6).
-    fn agrees(&self, target: &Target, exit: Exit, whence: &str) -> Verdict {
-        let shown = self.containers.get(&target.container).and_then(|c| match &target.exec {
-            None => c.shown,
-            Some(exec) => c.execs.get(exec).and_then(|exec| exec.exited),
-        });
-        let shown = shown.or(self.deleted.get(&target.container).copied().filter(|_| target.exec.is_none()));
-        match shown {
-            Some(shown) if shown != exit => self.violated(format!(
-                "{whence} of {target} says {}, its TaskExit said {}",
-                exit.code, shown.code
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn published(&mut self, notice: &Notice) -> Verdict {
-        match notice {
-            Notice::Started { container, pid } => {
-                let Some(state) = self.containers.get_mut(container) else { return Ok(()) };
-                let late = state.shown.is_some();
-                state.started = true;
-                state.view_pid = *pid;
-                if late {
-                    return self.violated(format!("TaskStart of {container} after its TaskExit"));
-                }
-                Ok(())
-            }
-            Notice::ExecStarted { container, exec, .. } => {
-                let Some(state) = self.containers.get_mut(container) else { return Ok(()) };
-                state.execs.entry(exec.clone()).or_default().started = true;
-                Ok(())
-            }
-            Notice::Exited { target, exit, .. } => self.exit_published(target, *exit),
-            Notice::Deleted { container, deleted } => {
-                self.agrees(&Target::init(container.clone()), deleted.exit, "TaskDelete")?;
-                if let Some(shown) = self.containers.remove(container).and_then(|container| container.shown) {
-                    self.deleted.insert(container.clone(), shown);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn exit_published(&mut self, target: &Target, exit: Exit) -> Verdict {
-        let Some(state) = self.containers.get_mut(&target.container) else {
-            return self.violated(format!("TaskExit of {target}, which is not there"));
-        };
-        if state.shown.is_some() {
-            return self.violated(format!("TaskExit of {target} after the container's own TaskExit"));
-        }
-        match &target.exec {
-            None => {
-                state.shown = Some(exit);
-                state.held = None;
-                if let Some(hook) = state.hook {
-                    return self.violated(format!("TaskExit of {target} before the end of its {hook} hook"));
-                }
-                let running = matches!(state.process, Process::Program { .. });
-                let unfinished = state.execs.iter().find(|(_, exec)| exec.started && exec.exited.is_none());
-                if let Some(exec) = unfinished.map(|(id, _)| id.clone()) {
-                    return self.violated(format!("TaskExit of {target} before the one of its exec {exec}"));
-                }
-                if running {
-                    return self.violated(format!("TaskExit of {target}, whose program runs"));
-                }
-                Ok(())
-            }
-            Some(exec) => {
-                let record = state.execs.entry(exec.clone()).or_default();
-                record.exited = Some(exit);
-                if !record.started {
-                    return self.violated(format!("TaskExit of {target} before its TaskExecStarted"));
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn finished(&mut self, id: &ContainerId, shown: Exit, real: Exit) -> Verdict {
-        self.agrees(&Target::init(id.clone()), shown, "Finish")?;
-        let now = self.now;
-        let lone_until = now + self.defaults().replace_wait;
-        if let Some(container) = self.containers.get(id).filter(|container| container.role.is_some()) {
-            let in_stop = self.stopping && !self.asked.contains(&container.name);
-            let alone = !self.stopping && self.asked.contains(&container.name);
-            let done = container.role == Some(Role::Main) && shown.code == 0 && container.has_run;
-            // J11: a container that never ran does not undo an earlier end.
-            let kept = !container.has_run && self.policy() != Some(RestartPolicy::Always);
-            if let Some(picture) = self.members.get_mut(&container.name) {
-                picture.ended_at = Some(now);
-                picture.ended_with_pod = in_stop;
-                let from = done.then_some(if alone { lone_until } else { now });
-                picture.done_from = if kept { picture.done_from } else { from };
-            }
-        }
-        let sidecar = self.containers.get(id).filter(|container| container.role == Some(Role::Sidecar));
-        // R4: under Never the pod goes on without a sidecar that is not restarted.
-        let given_up = sidecar.filter(|container| {
-            let asked = container.caller_killed || container.held.is_some();
-            self.policy() == Some(RestartPolicy::Never) && !self.stopping && !asked
-        });
-        let given_up = given_up.map(|container| container.name.clone());
-        let sidecar = sidecar.is_some();
-        if let Some(picture) = given_up.and_then(|name| self.members.get_mut(&name)) {
-            picture.opens();
-            // Nor is it waited for in a later round.
-            picture.ended_with_pod = true;
-        }
-        self.may_show(id, real)?;
-        // T10: the program of a start that was given up never ran for podshim.
-        let is_abandoned = self.containers.get(id).is_some_and(|container| container.is_abandoned);
-        let masked =
-            (sidecar && shown.code == 0) || is_abandoned || self.may_show_for_policy(id, shown, real);
-        if shown != real && !masked {
-            return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));
-        }
-        Ok(())
-    }
-
     /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
-        if pod.is_stopping() != self.stopping || pod.is_restarting() != self.restarting {
-            return self.violated("a stop began or ended and was not reported");
+        self.note_given_up();
+        if self.is_read && self.may_be_lost() {
+            self.leaves_the_reading();
+        }
+        if self.is_read {
+            self.read_stops();
+        }
+        if self.is_read && pod.is_stopping() != self.stop.is_some() {
+            let what = if pod.is_stopping() { "stops" } else { "does not stop" };
+            return self.violated(format!("the pod {what}, and the rules have {:?} (T12, T14)", self.stop));
         }
         for id in self.containers.keys() {
             self.check_view(id, pod)?;
             self.check_held(id)?;
         }
+        if self.is_read && self.plan.is_some() {
+            self.check_consequences()?;
+            self.check_times()?;
+        }
+        self.check_ends()?;
         self.check_oom_scores()?;
         self.check_budget()
-    }
-
-    /// F11, F13: a container that was started and is not final is RUNNING, with the pid of a live process.
-    fn check_view(&self, id: &ContainerId, pod: &Pod) -> Verdict {
-        let state = &self.containers[id];
-        let Ok(view) = pod.view(&Target::init(id.clone())) else { return Ok(()) };
-        if let Some(shown) = state.shown {
-            let agrees = view.exit == Some(shown) && view.status == Status::Stopped;
-            return if agrees { Ok(()) } else { self.violated(format!("{id} has exited, State differs")) };
-        }
-        if !state.started {
-            return Ok(());
-        }
-        if !matches!(view.status, Status::Running | Status::Paused) {
-            return self.violated(format!("{id} is not final and shown as {:?}", view.status));
-        }
-        let alive = self.containers.values().any(|other| other.pid() == Some(view.pid));
-        let anyone = self.containers.values().any(Container::runs_program);
-        if anyone && !alive {
-            return self.violated(format!("{id} is shown with pid {}, which is dead (F13)", view.pid));
-        }
-        Ok(())
     }
 
     fn means_stop(&self, id: &ContainerId, signal: Signal) -> bool {

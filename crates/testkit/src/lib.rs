@@ -36,6 +36,6 @@ pub use new_container::NewContainer;
 pub use operation_kind::OperationKind;
 pub use program::{OnStop, Program, Run, RunEnd};
 pub use random::scenario as random_scenario;
-pub use random::{FaultKind, KubeletRun};
+pub use random::{FaultKind, KubeletRun, two_callers};
 pub use shrink::{Failure, check, shrink};
 pub use simulator::{RunError, Simulator};

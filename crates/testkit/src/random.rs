@@ -8,11 +8,13 @@ mod callers;
 mod kubelet;
 mod plan;
 mod programs;
+mod two_callers;
 
 use crate::command::{Command, Scenario};
 use fuzz_input::Rng;
 
 pub use kubelet::{FaultKind, KubeletRun};
+pub use two_callers::scenario as two_callers;
 
 /// The scenario of a seed; its last command ends everything.
 pub fn scenario(seed: u64) -> Scenario {
@@ -35,6 +37,14 @@ mod tests {
         for seed in 0..300 {
             let text = scenario(seed).to_string();
             assert_eq!(text, scenario(seed).to_string());
+            assert_eq!(Scenario::parse(text.lines()).map(|read| read.to_string()), Ok(text));
+        }
+    }
+
+    #[test]
+    fn two_callers_are_their_text_too() {
+        for seed in 0..300 {
+            let text = two_callers(pod_spec::RestartPolicy::OnFailure, seed).to_string();
             assert_eq!(Scenario::parse(text.lines()).map(|read| read.to_string()), Ok(text));
         }
     }

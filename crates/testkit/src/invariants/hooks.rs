@@ -1,9 +1,9 @@
 //! When a hook may run, and when a stop signal may come before its end (H1, H2, H4).
 
 use pod_lifecycle::{ContainerId, Hook};
-use pod_spec::{Role, Signal, ZeroGrace};
+use pod_spec::{Role, Signal};
 
-use super::picture::Container;
+use super::stop::Cause;
 use super::{Invariants, Verdict};
 
 impl Invariants {
@@ -21,30 +21,58 @@ impl Invariants {
             return self
                 .violated(format!("the {hook} hook of {id} runs while a member that needs it runs (H2)"));
         }
-        if container.hook.is_some() || container.hooks_run.contains(&hook) {
+        // T12: in the next stop all run again.
+        let again = container.hooks_run.contains(&hook) && self.is_read;
+        if container.hook.is_some() || again {
             return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
         }
+        let own_time = self.own_time(id);
         if let Some(container) = self.containers.get_mut(id) {
+            if container.ends_since.is_none() && hook != Hook::Migrate {
+                (container.ends_since, container.own_time) = (Some(self.now), own_time);
+            }
             container.hook = Some(hook);
-            container.hook_since = self.now;
             container.interrupted |= hook != Hook::Migrate;
             container.hooks_run.push(hook);
         }
         Ok(())
     }
 
+    /// H1, H2: a stop signal comes after all hooks that the plan has, unless no time is left for them.
+    pub(super) fn may_skip_hooks(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let Some(member) = self.member(&container.name).filter(|_| self.is_read) else { return Ok(()) };
+        let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
+        let hurried =
+            container.caller_killed || self.is_asked_to_kill(id) || zero_grace || self.budget_is_over();
+        // T8: its own time may be over.
+        let own_time = member.grace.is_some() || container.hook.is_some();
+        if hurried || own_time || !container.is_untouched() {
+            return Ok(());
+        }
+        // At the moment at which the pod completes the sidecar's own turn may come first.
+        let completes =
+            self.stop.is_some_and(|stop| stop.cause == Cause::Completed && stop.since == self.now);
+        let terminates = (self.stop.is_some() && !completes) || container.role == Some(Role::Main);
+        let due = [(&member.on_terminate, Hook::OnTerminate), (&member.pre_stop, Hook::PreStop)];
+        let skipped = due.iter().find(|(command, hook)| {
+            command.is_some() && !container.hooks_run.contains(hook) && (*hook == Hook::PreStop || terminates)
+        });
+        match skipped {
+            Some((_, hook)) => {
+                self.violated(format!("{id} gets its stop signal without its {hook} hook (H1, H2)"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
     pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        let budget_over = self.budget_is_over();
+        let budget_over = self.budget_is_over() || self.stop.is_some_and(|stop| stop.had_zero_grace);
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
-            || self.now >= container.hook_since + self.pod_grace();
-        // K11: with `order` a SIGKILL to any container hurries the whole stop.
-        let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
-        let asked = |(other, container): (&ContainerId, &Container)| {
-            (ordered || other == id) && (container.caller_killed || self.is_asked_to_kill(other))
-        };
-        let hurried = self.containers.iter().any(asked);
+            || container.ends_since.is_some_and(|since| self.now >= since + container.own_time);
+        let hurried = container.caller_killed || self.is_asked_to_kill(id);
         match container.hook {
             Some(hook)
                 if hook != Hook::Migrate

@@ -2,24 +2,12 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{
-    ContainerId, ContainerSpec, Hook, KubeletHook, KubeletType, MIN_KILL_DELAY, Operation, Request, TaskKind,
-};
-use pod_spec::{
-    CodeSet, Condition, Member, Plan, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
-};
+use pod_lifecycle::{ContainerId, ContainerSpec, Hook, KubeletType, Operation, Request, TaskKind};
+use pod_spec::{Condition, Member, RestartPolicy, Role, Signal, Source};
 
 use super::picture::{Container, MemberPicture, Process};
+use super::stop::{Cause, End};
 use super::{Invariants, Verdict};
-
-/// K11: the length of a stop that an unannounced SIGKILL begins.
-const ZERO_GRACE: Duration = Duration::from_millis(1500);
-
-/// T18: what the core notes of an init that runs again, after its name, and when nothing is left without a stop.
-const RUNS_AGAIN: &str = " runs again: its caller has stopped all containers";
-/// R14: what the core notes of a container that is held for the pod's restart, after its name.
-const HELD_FOR_RESTART: &str = " is held for the pod's restart";
-const ANOTHER_ROUND: &str = "another round begins: nothing of the pod is left";
 
 impl Invariants {
     pub(super) fn member(&self, name: &str) -> Option<&Member> {
@@ -37,7 +25,7 @@ impl Invariants {
 
     /// Whether a sidecar must outlive `later` (S2, T1): a main, or a container that waits for it, directly or through
     /// others.
-    fn needs(&self, later: &Container, sidecar: &Container) -> bool {
+    pub(super) fn needs(&self, later: &Container, sidecar: &Container) -> bool {
         match later.role {
             None => false,
             Some(Role::Main) => true,
@@ -54,7 +42,7 @@ impl Invariants {
     }
 
     /// The conditions for the start of a container, drawn from the list, or from `after` instead (11.3).
-    fn waits(&self, name: &str) -> Vec<(String, Condition)> {
+    pub(super) fn waits(&self, name: &str) -> Vec<(String, Condition)> {
         let Some(plan) = &self.plan else { return Vec::new() };
         let member = self.member(name);
         if let Some(dependencies) = member.and_then(|member| member.after.as_ref()) {
@@ -72,7 +60,7 @@ impl Invariants {
     }
 
     /// The partner in a standby pair (V1).
-    fn partner(&self, name: &str) -> Option<&str> {
+    pub(super) fn partner(&self, name: &str) -> Option<&str> {
         let plan = self.plan.as_ref()?;
         let (_, member) = plan.member(name)?;
         Some(&plan.members[member.pair?].name)
@@ -92,10 +80,12 @@ impl Invariants {
         };
         let (name, process) = (container.name.clone(), container.process);
         let exited_in_program = container.exited_in_program;
-        if matches!(operation, Operation::Create | Operation::CreateCompleted) {
-            // T12: what its predecessor was asked does not count for the new container.
-            self.stop_asked.remove(&name);
-            self.asked.remove(&name);
+        let is_planned = container.role.is_some();
+        if matches!(operation, Operation::Create | Operation::CreateCompleted) && is_planned {
+            if *operation == Operation::Create {
+                self.may_run_again(id)?;
+            }
+            self.created(id);
             // S14: one that was never started is none of the plan's any more.
             for (_, older) in self.containers.iter_mut().filter(|(other, _)| *other != id) {
                 if older.name == name && !older.started {
@@ -110,7 +100,8 @@ impl Invariants {
             Operation::Recreate if process != Process::None => {
                 self.violated(format!("{id} is re-created while its process lives"))
             }
-            Operation::Recreate if exited_in_program => {
+            // R14: what begins again with its pod is judged elsewhere.
+            Operation::Recreate if exited_in_program && !self.pod_restarts => {
                 self.may_restart(id)?;
                 if let Some(container) = self.containers.get_mut(id) {
                     container.restarts += 1;
@@ -121,11 +112,15 @@ impl Invariants {
                 let Process::RuntimeInit { pid } = process else {
                     return self.violated(format!("{id} is started without a runtime's init"));
                 };
+                if self.is_read {
+                    self.read_stops();
+                }
                 self.may_begin(id)?;
                 if let Some(container) = self.containers.get_mut(id) {
                     container.process = Process::Program { pid };
+                    container.is_starting = true;
                     container.has_run = true;
-                    if let Some(picture) = self.members.get_mut(&container.name) {
+                    if let Some(picture) = self.members.get_mut(&container.name).filter(|_| is_planned) {
                         picture.released = true;
                         picture.counted_from_zero();
                     }
@@ -141,66 +136,105 @@ impl Invariants {
     fn may_begin(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let Some(role) = container.role else { return Ok(()) };
-        if self.stopping && !container.has_run {
+        // A sidecar that waits for the last main may start at the moment at which the pod completes.
+        let is_complete = self.stop.is_some_and(|it| it.cause == Cause::Completed && it.since == self.now);
+        if self.is_stopping() && !container.has_run && !is_complete {
             return self.violated(format!("{id} starts its program during a stop (T11)"));
         }
         let picture = self.members.get(&container.name).cloned().unwrap_or_default();
-        if role == Role::Init && picture.completed {
+        if role == Role::Init && picture.completed && self.is_read {
             return self.violated(format!("init {id} runs again (I4)"));
         }
         let is_of_marks = self.plan.as_ref().is_some_and(|plan| plan.settings.source == Source::Kruise);
         if picture.released || is_of_marks && container.is_ordered_above {
             return Ok(());
         }
-        for (earlier, condition) in self.waits(&container.name) {
-            let lets = |name: &str| {
-                let other = self.members.get(name).cloned().unwrap_or_default();
-                match condition {
-                    Condition::Started => {
-                        other.executed || other.open || self.is_done(&other) || self.is_given_up(&other)
-                    }
-                    Condition::Ready => other.open || self.is_done(&other) || self.is_given_up(&other),
-                    Condition::Done => self.is_done(&other),
-                }
-            };
-            if !lets(&earlier) && !self.partner(&earlier).is_some_and(lets) {
-                return self.violated(format!("{id} starts before {earlier} lets it ({condition:?})"));
+        match self.blocker(&container.name) {
+            Some((earlier, condition)) => {
+                self.violated(format!("{id} starts before {earlier} lets it ({condition:?})"))
             }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// U1: whether a member may let what waits for it start, as its program ended with 0.
+    pub(super) fn maybe_lets(&self, name: &str, condition: Condition) -> bool {
+        self.members.get(name).is_some_and(|member| match condition {
+            Condition::Started => member.maybe_executed,
+            Condition::Ready => member.maybe_open,
+            Condition::Done => false,
+        })
+    }
+
+    /// What a member must still wait for (S2, U10).
+    pub(super) fn blocker(&self, name: &str) -> Option<(String, Condition)> {
+        self.waits(name).into_iter().find(|(earlier, condition)| {
+            !self.lets(earlier, *condition)
+                && !self.maybe_lets(earlier, *condition)
+                && !self.partner(earlier).is_some_and(|partner| self.lets(partner, *condition))
+        })
+    }
+
+    /// Whether a member lets what waits for it start.
+    pub(super) fn lets(&self, name: &str, condition: Condition) -> bool {
+        let other = self.members.get(name).cloned().unwrap_or_default();
+        match condition {
+            _ if self.is_done(&other) && !self.is_clearing(name) => true,
+            Condition::Started => other.executed || other.open || self.is_given_up(&other),
+            Condition::Ready => other.open || self.is_given_up(&other),
+            Condition::Done => false,
+        }
+    }
+
+    /// Whether something of a completed init is left, so that its end is not seen yet (CONTRACT §6).
+    fn is_clearing(&self, name: &str) -> bool {
+        self.newest(name)
+            .is_some_and(|(id, it)| it.shown.is_none() && (it.is_draining() || self.is_being_cleared(id)))
     }
 
     fn is_done(&self, member: &MemberPicture) -> bool {
-        member.completed || member.done_from.is_some_and(|from| from <= self.now)
+        let is_success =
+            |end: &End| end.ran && end.code == 0 && (end.counts_from <= self.now || !self.is_read);
+        member.completed || (member.is_main && member.end.as_ref().is_some_and(is_success))
     }
 
     /// I8: under Never a sidecar whose gate was open once, and which its caller does not recreate.
     fn is_given_up(&self, member: &MemberPicture) -> bool {
-        let defaults = self.defaults();
-        // J11: at once if podshim ended it with its pod.
-        let wait = if member.ended_with_pod { defaults.lone_stop_window } else { defaults.replace_wait };
+        // J11: at once if podshim ended it with its pod, once its caller creates nothing more; else after `replace-wait`. When it
+        // had to be is not judged.
+        let window = self.defaults().lone_stop_window;
         self.policy() == Some(RestartPolicy::Never)
-            && member.was_open
-            && member.ended_at.is_some_and(|at| at + wait <= self.now)
+            && !member.is_main
+            && (member.is_given_up
+                || member.was_open && member.end.is_some() && self.last_create + window <= self.now)
     }
 
-    /// T16: whether the core has taken a sidecar's stop for a lone stop.
-    fn is_stopped_alone(&self, container: &Container) -> bool {
-        let mut mains = self
-            .containers
-            .values()
-            // Its Start may not have been answered yet.
-            .filter(|other| other.role == Some(Role::Main) && (other.started || other.runs_program()))
-            .filter(|other| other.shown.is_none())
-            .peekable();
-        !self.stopping
-            && container.held.is_some()
-            && container.held_since + self.defaults().lone_stop_window <= self.now
-            && mains.peek().is_some()
-            && mains.all(|main| main.kubelet == Some(KubeletHook::None) && !self.asked.contains(&main.name))
+    /// I8: what was given up once stays so until another round begins.
+    pub(super) fn note_given_up(&mut self) {
+        let names = self.members.iter().filter(|(_, member)| self.is_given_up(member));
+        let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            if let Some(member) = self.members.get_mut(&name) {
+                member.is_given_up = true;
+            }
+        }
+    }
+
+    /// I8: whether what a member waits for may have been given up.
+    pub(super) fn waits_for_given_up(&self, name: &str) -> bool {
+        let never = self.policy() == Some(RestartPolicy::Never);
+        let may_be = |member: &MemberPicture| {
+            !member.is_main && member.was_open && (member.end.is_some() || member.is_given_up)
+        };
+        never && self.waits(name).iter().any(|(other, _)| self.members.get(other).is_some_and(may_be))
     }
 
     pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {
+        // T11: what was created in a stop is held until that is over.
+        let is_latecomer = self.containers.get(id).is_some_and(|it| it.is_latecomer && it.is_held());
+        if self.is_read && is_latecomer && !self.is_asked_for(id) {
+            self.read_stops();
+        }
         let Some(container) = self.containers.get(id) else { return Ok(()) };
         if container.kind == TaskKind::Sandbox && self.plan.is_some() {
             // K13: the network namespace outlives every container.
@@ -216,11 +250,45 @@ impl Invariants {
         if sidecar && is_stop {
             self.may_stop_sidecar(id, signal)?;
         }
+        if sidecar && is_kill {
+            self.may_kill_sidecar(id)?;
+        }
         if is_stop && !is_kill {
             self.may_overtake_hook(id)?;
+            self.may_skip_hooks(id)?;
+        }
+        let (now, event) = (self.now, self.event);
+        let own_time = self.own_time(id);
+        let had_turn = self.containers.get(id).is_some_and(|container| self.turn_has_come(container));
+        // I7, V4.
+        let for_restart = self.containers.get(id).is_some_and(|container| {
+            let hands_over = self.stop.is_none() && !container.asked_ever && self.may_be_replaced(container);
+            self.is_of_failed_group(container) || hands_over
+        });
+        let never_starts = self.containers.get(id).is_some_and(|container| self.may_never_start(container));
+        if self.containers.get(id).is_some_and(|container| self.is_held_too_long(container)) {
+            self.timed_out(id);
+        }
+        // J9 in a stop: what that covers is not read.
+        if self.stop.is_some()
+            && self.containers.get(id).is_some_and(|it| it.is_held() && self.waits_for_lost_main(it))
+        {
+            self.leaves_the_reading();
         }
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
+        container.never_starts = never_starts;
+        if is_stop && !is_kill && container.runs_program() {
+            container.signalled_at.get_or_insert(now);
+            if container.ends_since.is_none() {
+                container.own_time = own_time;
+            }
+            container.had_turn |= had_turn;
+            container.for_restart |= for_restart;
+        }
         container.killed |= is_kill;
+        if is_stop && !container.runs_program() {
+            (container.is_dying, container.dying_in) = (true, event);
+        }
         if is_stop && !is_kill {
             container.stop_signals += 1;
             container.interrupted = true;
@@ -229,21 +297,47 @@ impl Invariants {
         Ok(())
     }
 
+    /// T8, T17: the time that a container has whose end begins now.
+    pub(super) fn own_time(&self, id: &ContainerId) -> Duration {
+        let grace = self.containers.get(id).and_then(|container| self.member(&container.name)?.grace);
+        grace.unwrap_or_else(|| self.pod_grace())
+    }
+
     /// T1, T6, T7: whether the end of a sidecar may begin.
     pub(super) fn may_end(&self, id: &ContainerId, signal: Signal) -> bool {
         let container = &self.containers[id];
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
-        // V4, V5: while its partner's gate is open.
-        let replaced = self.partner(&container.name).and_then(|name| self.members.get(name));
+        let replaced = self.may_be_replaced(container);
         container.caller_killed
-            || self.is_stopped_alone(container)
-            || replaced.is_some_and(|other| other.open)
+            || self.is_judged_alone(container)
+            || replaced
             || self.is_asked_to_kill(id)
             || self.budget_is_over()
             || turn
+            // T8: its hook was part of a stop that was taken back, and its time is over.
+            || (container.asked_ever && container.hook.is_some())
             || container.gate_failed
             || (signal == Signal::KILL && container.stop_signals > 0)
+    }
+
+    /// V4, V5: while its partner's gate is open, and the migration to that one has succeeded or its own one has not.
+    fn may_be_replaced(&self, container: &Container) -> bool {
+        let Some(name) = self.partner(&container.name) else { return false };
+        let is_open = |name: &str| self.members.get(name).is_some_and(|member| member.open);
+        let migrates = self.member(name).is_some_and(|member| member.migrate.is_some());
+        let has_migrated = self.newest(name).is_some_and(|(_, partner)| partner.migrated == Some(true));
+        let has_failed = container.migrated == Some(false) || container.hook == Some(Hook::Migrate);
+        is_open(name) && (!migrates || has_migrated || has_failed || !is_open(&container.name))
+    }
+
+    /// U6: what an init that was held for too long, or a sidecar under Never, means for its pod is not read.
+    fn timed_out(&mut self, id: &ContainerId) {
+        let container = &self.containers[id];
+        let is_fatal = self.member(&container.name).is_some_and(|member| member.fatal.is_some());
+        if container.role != Some(Role::Main) || is_fatal {
+            self.leaves_the_reading();
+        }
     }
 
     /// T1, T3, K15: whether a sidecar may get a stop signal.
@@ -254,12 +348,13 @@ impl Invariants {
         if !allowed {
             return self.violated(format!("sidecar {id} is stopped while a member that needs it runs (T1)"));
         }
-        if signal != Signal::KILL && container.stop_signals > 0 {
+        let is_pair = self.partner(&container.name).is_some();
+        if signal != Signal::KILL && container.stop_signals > 0 && !(is_pair && container.taken_back) {
             return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
         }
         // K15: the stop's own signal may have been sent before the caller's came.
         let own = self.member(&container.name).and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
-        let expected = container.gate_failed || (self.stopping && signal == own);
+        let expected = container.gate_failed || (self.may_be_stopping() && signal == own);
         match container.held {
             Some(held) if signal != Signal::KILL && held != signal && !expected => {
                 self.violated(format!("sidecar {id} gets another signal than the one held (K7)"))
@@ -270,9 +365,12 @@ impl Invariants {
 
     /// T6: whether every container may be signalled, whatever the order.
     pub(super) fn budget_is_over(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.settings.grace == Some(Duration::ZERO))
-            || self.kill_by.is_some_and(|by| by <= self.now + MIN_KILL_DELAY)
-            || self.own_budget.is_some_and(|end| end <= self.now)
+        !self.is_read || self.stop.and_then(|stop| stop.budget).is_some_and(|it| it.ends <= self.now)
+    }
+
+    /// Whether a stop may be under way.
+    pub(super) fn may_be_stopping(&self) -> bool {
+        !self.is_read || self.stop.is_some()
     }
 
     /// Whether a caller's SIGKILL for that container is being handled.
@@ -283,27 +381,22 @@ impl Invariants {
         )
     }
 
+    /// Whether a caller's request for the end of that container is being handled.
+    pub(super) fn is_asked_for(&self, id: &ContainerId) -> bool {
+        matches!(&self.asking, Some(Request::Kill { target, .. }) if target.container == *id)
+    }
+
     pub(super) fn kill_accepted(&mut self, id: &ContainerId, signal: Signal) {
         let stops = self.means_stop(id, signal);
         let Some(container) = self.containers.get_mut(id) else { return };
-        if stops && signal != Signal::KILL && container.role.is_some() {
-            self.stop_asked.insert(container.name.clone());
-        }
-        if stops && container.role.is_some() {
-            self.asked.insert(container.name.clone());
-        }
         if signal == Signal::KILL {
             container.caller_killed = true;
         } else if stops
             && container.role == Some(Role::Sidecar)
             && container.has_run
             && container.shown.is_none()
-            // T12, T16: one whose signal belonged to a stop that was taken back runs again in place, and is stopped like any other.
-            && (container.stop_signals == 0 || container.taken_back || container.process == Process::None)
+            && (container.stop_signals == 0 || container.comes_back() || container.process == Process::None)
         {
-            if container.held.is_none() {
-                container.held_since = self.now;
-            }
             container.held.get_or_insert(signal);
         }
     }
@@ -311,7 +404,7 @@ impl Invariants {
     /// T3: a held signal is delivered when nothing needs the sidecar any more.
     pub(super) fn check_held(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        if container.held.is_none() {
+        if container.held.is_none() || !self.is_read {
             return Ok(());
         }
         let needed = self.containers.iter().any(|(other_id, other)| {
@@ -333,166 +426,23 @@ impl Invariants {
         if lost { self.violated(format!("the signal held for {id} is lost (T3)")) } else { Ok(()) }
     }
 
-    fn is_being_cleared(&self, id: &ContainerId) -> bool {
-        self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
-    }
-
-    /// T5, T14: the consequences of the start and the end of a stop. Only the core's notes show when, among its other
-    /// actions, they came.
-    pub(super) fn noted(&mut self, line: &str) -> Verdict {
-        if let Some(cause) = line.strip_prefix("pod stop begins: ") {
-            self.restarting = cause == "Restart";
-            if !self.stopping {
-                self.stopping = true;
-                self.was_stopped = true;
-                self.stop_begins();
-            }
-        } else if let Some(name) = line.strip_suffix(HELD_FOR_RESTART) {
-            return self.renewed(name);
-        } else if line == "pod stop is over" {
-            self.stopping = false;
-            self.restarting = false;
-            self.round_ends();
-        } else if line == ANOTHER_ROUND {
-            self.round_ends();
-        } else if let Some(init) = line.strip_suffix(RUNS_AGAIN) {
-            return self.init_runs_again(init);
-        }
-        Ok(())
-    }
-
-    /// R14: a container begins again only in a restart of its pod, and only if its program has ended and no caller has
-    /// stopped it or seen its end.
-    fn renewed(&mut self, member: &str) -> Verdict {
-        let name = member.split('"').nth(1).unwrap_or_default().to_owned();
-        if !self.restarting {
-            return self.violated(format!("{member} begins again without a restart of the pod (R14)"));
-        }
-        if self.asked.contains(&name) {
-            return self.violated(format!("{member} begins again, though its caller stopped it (R14)"));
-        }
-        let newest = self.containers.values_mut().find(|it| it.name == name && it.shown.is_none());
-        let Some(container) = newest else {
-            return self.violated(format!("{member} begins again, and there is none to do so (R14)"));
-        };
-        let runs = container.runs_program();
-        container.has_run = false;
-        container.exited_in_program = false;
-        container.last_exit = None;
-        self.members.entry(name).or_default().completed = false;
-        if runs {
-            self.violated(format!("{member} begins again while its program runs (R14)"))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// T18: a completed init is forgotten only if its caller stopped it and no planned container is left, or creates it again and
-    /// nothing that comes after it is left.
-    fn init_runs_again(&mut self, init: &str) -> Verdict {
-        let name = init.trim_start_matches("init ").trim_matches('"').to_owned();
-        let recreated = matches!(&self.asking, Some(Request::Create { spec, .. }) if spec.name == name);
-        if !self.asked.contains(&name) && !recreated {
-            return self
-                .violated(format!("{init} runs again, though no caller stopped or recreated it (T18)"));
-        }
-        let left = self.containers.iter().find(|(_, it)| {
-            let waits = self.waits(&it.name).iter().any(|(other, _)| *other == name);
-            let comes_after = it.role == Some(Role::Main) || waits;
-            it.role.is_some() && it.started && it.shown.is_none() && (comes_after || !recreated)
-        });
-        if let Some((left, _)) = left {
-            return self.violated(format!("{init} runs again, though {left} lives (T18)"));
-        }
-        self.members.entry(name).or_default().completed = false;
-        Ok(())
-    }
-
-    fn stop_begins(&mut self) {
-        // Only a pod that can complete or fail begins a stop by itself (J7, R9, I2).
-        let ends_itself = |plan: &&Plan| {
-            plan.settings.restart_policy != RestartPolicy::Always
-                || plan.members.iter().any(|member| {
-                    // R13: an init that fails with a code that is not listed fails the pod under any policy.
-                    let fails = member.restart.is_some_and(|it| match it.mode {
-                        RestartMode::Never => true,
-                        RestartMode::OnFailure => it.codes != CodeSet::FAILURES,
-                        RestartMode::Always | RestartMode::Visible => false,
-                    });
-                    member.fatal.is_some() || (member.role == Role::Init && fails)
-                })
-        };
-        let own = self.restarting || self.plan.as_ref().is_some_and(|plan| ends_itself(&plan));
-        self.own_budget = own.then(|| self.now + self.pod_grace());
-        let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
-        let killed = match &self.asking {
-            Some(Request::Kill { target, signal: Signal::KILL, .. }) => {
-                // K13 is a stop of its own.
-                self.containers.get(&target.container).is_some_and(|c| c.kind != TaskKind::Sandbox)
-            }
-            _ => false,
-        };
-        if ordered && killed && self.stop_asked.is_empty() {
-            self.must_end_within(ZERO_GRACE);
-        }
-        if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.settings.grace) {
-            self.must_end_within(grace + MIN_KILL_DELAY);
-        }
-    }
-
-    /// K11, T9: with `order` a SIGKILL that no stop announced leaves a stop of podshim's own 1.5 s.
-    pub(super) fn may_be_hurried(&mut self, id: &ContainerId, signal: Signal) {
-        let ordered = self.plan.as_ref().is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
-        let runs =
-            self.containers.get(id).is_some_and(|it| it.role.is_some() && it.begun && it.runs_program());
-        let has_time = self.kill_by.is_none_or(|by| by > self.now + MIN_KILL_DELAY);
-        if ordered
-            && runs
-            && has_time
-            && self.stopping
-            && signal == Signal::KILL
-            && self.stop_asked.is_empty()
-        {
-            self.must_end_within(ZERO_GRACE);
-        }
-    }
-
-    fn round_ends(&mut self) {
-        self.stop_asked.clear();
-        self.kill_by = None;
-        self.own_budget = None;
-        let living: Vec<_> = self
-            .containers
+    /// Whether a process is being added to it, whose exit its own comes after (CONTRACT §6).
+    pub(super) fn has_starting_exec(&self, id: &ContainerId) -> bool {
+        self.operations
             .values()
-            .filter(|container| container.has_run && container.shown.is_none())
-            .map(|container| container.name.clone())
-            .collect();
-        for container in self.containers.values_mut() {
-            let own = container.stop_signals > 0 || self.asked.contains(&container.name);
-            // T12: a hook before a signal that did not come belonged to a stop that was taken back.
-            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
-            let lives = container.runs_program() && container.role == Some(Role::Sidecar);
-            container.taken_back |= lives && own && !self.asked.contains(&container.name);
-            // I4: what went on after a stop was interrupted by nothing but its own signal.
-            container.interrupted &= own;
-        }
-        self.asked.clear();
-        let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
-        for (name, picture) in &mut self.members {
-            if living.contains(name) {
-                picture.lives_on()
-            } else {
-                picture.waits_again()
-            }
-            if !is_job {
-                picture.forget_done();
-            }
-        }
+            .any(|(of, operation, _)| of == id && matches!(operation, Operation::StartExec(_)))
+    }
+
+    pub(super) fn is_being_cleared(&self, id: &ContainerId) -> bool {
+        self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
     }
 
     /// T5: the budget holds whatever containers do.
     pub(super) fn check_budget(&self) -> Verdict {
-        if self.kill_by.is_none_or(|by| self.now < by) || !self.stopping {
+        let Some(budget) = self.stop.and_then(|stop| stop.budget).filter(|_| self.is_read) else {
+            return Ok(());
+        };
+        if self.now < budget.kills {
             return Ok(());
         }
         let left = self

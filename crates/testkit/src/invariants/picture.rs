@@ -8,6 +8,8 @@ use pod_lifecycle::{
 };
 use pod_spec::{Role, Signal};
 
+use super::stop::{Asked, End};
+
 /// One container as seen from outside.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
@@ -26,12 +28,40 @@ pub(super) struct Container {
     pub(super) restarts: u32,
     pub(super) last_exit: Option<Exit>,
     pub(super) exited_in_program: bool,
+    /// The runtime has not answered Start yet.
+    pub(super) is_starting: bool,
     /// The runtime has answered Start.
     pub(super) begun: bool,
     /// When it did.
     pub(super) begun_at: PodTime,
-    /// Its program ran once.
+    /// Its create has ended.
+    pub(super) is_created: bool,
+    /// Its program has been started, or its start is under way.
     pub(super) has_run: bool,
+    /// Its program ran once (T4).
+    pub(super) ran: bool,
+    /// What should have become its program was sent SIGKILL or a stop signal.
+    pub(super) is_dying: bool,
+    /// In which event that happened.
+    pub(super) dying_in: u64,
+    /// T8, T17: the time that it has from its signal on.
+    pub(super) own_time: Duration,
+    /// K11: a SIGKILL of its caller that no stop announced, which is obeyed.
+    pub(super) is_obeyed: bool,
+    /// Its program has exited, and what that means has not been judged.
+    pub(super) has_just_ended: bool,
+    /// U6: since when its hold counts.
+    pub(super) held_since: PodTime,
+    /// I7: it was ended in order to restart it with its group.
+    pub(super) for_restart: bool,
+    /// T1: nothing needed it when it got its stop signal.
+    pub(super) had_turn: bool,
+    /// When its process got its stop signal.
+    pub(super) signalled_at: Option<PodTime>,
+    /// J9: podshim had a reason to end it before its program ran.
+    pub(super) never_starts: bool,
+    /// V4, V5: how its migrate hook has ended.
+    pub(super) migrated: Option<bool>,
     /// TaskStart was published.
     pub(super) started: bool,
     pub(super) view_pid: u32,
@@ -40,16 +70,15 @@ pub(super) struct Container {
     /// Stop signals that this incarnation got.
     pub(super) stop_signals: u32,
     pub(super) killed: bool,
+    /// A caller has asked for its end, in this round or before.
+    pub(super) asked_ever: bool,
     /// A caller's SIGKILL was accepted.
     pub(super) caller_killed: bool,
-    /// T10: an operation of podshim's own was given up.
-    pub(super) is_abandoned: bool,
     /// A stop signal that was accepted and not delivered yet.
     pub(super) held: Option<Signal>,
-    /// When it was accepted.
-    pub(super) held_since: PodTime,
     /// Whether its kubelet runs a preStop hook, if a kubelet created it (T16).
     pub(super) kubelet: Option<KubeletHook>,
+    pub(super) kubelet_type: Option<KubeletType>,
     /// Whether something above the CRI orders its start (S13).
     pub(super) is_ordered_above: bool,
     /// Its gate's probe failed too often (U4).
@@ -60,8 +89,12 @@ pub(super) struct Container {
     pub(super) taken_back: bool,
     /// The hook that runs.
     pub(super) hook: Option<Hook>,
-    /// When it began.
-    pub(super) hook_since: PodTime,
+    /// T11: it was created in the stop under way.
+    pub(super) is_latecomer: bool,
+    /// T10: its start was given up, so that what it exits with is no code of a program that ran.
+    pub(super) is_given_up: bool,
+    /// T8: when the first hook of this process's end began.
+    pub(super) ends_since: Option<PodTime>,
     /// The hooks that have run, each once (H1, H2).
     pub(super) hooks_run: Vec<Hook>,
     pub(super) execs: BTreeMap<ExecId, Exec>,
@@ -98,24 +131,40 @@ impl Container {
             restarts: 0,
             last_exit: None,
             exited_in_program: false,
+            is_starting: false,
             begun: false,
             begun_at: PodTime::ZERO,
+            is_created: false,
             has_run: false,
+            ran: false,
+            is_dying: false,
+            dying_in: 0,
+            own_time: Duration::ZERO,
+            is_obeyed: false,
+            has_just_ended: false,
+            held_since: PodTime::ZERO,
+            for_restart: false,
+            had_turn: false,
+            signalled_at: None,
+            never_starts: false,
+            migrated: None,
             started: false,
             view_pid: 0,
             shown: None,
             stop_signals: 0,
             killed: false,
+            asked_ever: false,
             caller_killed: false,
-            is_abandoned: false,
             held: None,
-            held_since: PodTime::ZERO,
             kubelet: spec.kubelet,
+            kubelet_type: spec.kubelet_type,
             gate_failed: false,
             interrupted: false,
             taken_back: false,
             hook: None,
-            hook_since: PodTime::ZERO,
+            is_latecomer: false,
+            is_given_up: false,
+            ends_since: None,
             hooks_run: Vec::new(),
             execs: BTreeMap::new(),
         }
@@ -123,10 +172,17 @@ impl Container {
 
     pub(super) fn new_incarnation(&mut self, pid: u32) {
         self.process = Process::RuntimeInit { pid };
+        self.is_created = true;
+        self.is_dying = false;
         self.incarnation += 1;
         self.oom_score = self.own_oom_score;
         self.begun = false;
         self.stop_signals = 0;
+        (self.for_restart, self.had_turn) = (false, false);
+        self.signalled_at = None;
+        self.ends_since = None;
+        self.is_given_up = false;
+        self.migrated = None;
         self.killed = false;
         self.gate_failed = false;
         self.interrupted = false;
@@ -134,6 +190,50 @@ impl Container {
         self.last_exit = None;
         self.exited_in_program = false;
         self.hooks_run.retain(|hook| *hook == Hook::OnTerminate);
+    }
+
+    /// The runtime has answered Start.
+    pub(super) fn begins(&mut self, now: PodTime) {
+        (self.is_starting, self.begun, self.ran, self.begun_at) = (false, true, true, now);
+    }
+
+    /// Whether its caller has started it and its program does not run, nor is to end before it does.
+    pub(super) fn is_held(&self) -> bool {
+        let waits = matches!(self.process, Process::RuntimeInit { .. });
+        self.started && self.shown.is_none() && waits && !self.is_dying
+    }
+
+    /// Whether its program runs, and nothing has been done to end it.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.runs_program() && self.begun && self.stop_signals == 0 && !self.killed && self.hook.is_none()
+    }
+
+    /// Whether a kubelet made it as a native sidecar.
+    pub(super) fn is_native(&self) -> bool {
+        self.role == Some(Role::Sidecar) && self.kubelet_type == Some(KubeletType::Init)
+    }
+
+    /// Whether its process is gone, and something of it is left that its exit waits for.
+    pub(super) fn is_draining(&self) -> bool {
+        self.process == Process::None && self.last_exit.is_some() && {
+            let execs = self.execs.values().any(|exec| exec.started && exec.exited.is_none());
+            execs || self.hook.is_some()
+        }
+    }
+
+    /// Whether podshim ends its program in order to start it again (U4, I7, T12).
+    pub(super) fn comes_back(&self) -> bool {
+        self.gate_failed || self.for_restart || self.taken_back
+    }
+
+    /// Whether its program was sent a signal that ends it, and not in order to restart it (U4).
+    pub(super) fn is_ended_for_good(&self) -> bool {
+        self.caller_killed || (!self.comes_back() && (self.stop_signals > 0 || self.killed))
+    }
+
+    /// I4: what a code means; an interrupted init has not done its work.
+    pub(super) fn counted(&self, code: u32) -> u32 {
+        if self.role == Some(Role::Init) && self.interrupted && code == 0 { 143 } else { code }
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -148,6 +248,7 @@ impl Container {
     }
 
     pub(super) fn start_failed(&mut self) {
+        self.is_starting = false;
         if let Process::Program { pid } = self.process {
             self.process = Process::RuntimeInit { pid };
         }
@@ -175,16 +276,30 @@ pub(super) struct MemberPicture {
     pub(super) released: bool,
     /// Its program has been exec'd in this round (U1).
     pub(super) executed: bool,
+    /// The same, where podshim may not know, and whether that has opened its gate (U1, H8).
+    pub(super) maybe_executed: bool,
+    pub(super) maybe_open: bool,
     /// Its gate has been open in this round (U3).
     pub(super) open: bool,
     /// Its gate has been open in this sandbox (I8).
     pub(super) was_open: bool,
-    /// When its newest container ended.
-    pub(super) ended_at: Option<PodTime>,
+    /// How its newest container ended.
+    pub(super) end: Option<End>,
     /// Its newest container ended in a stop of the pod, and no caller had asked for that.
     pub(super) ended_with_pod: bool,
-    /// When the exit 0 of a main's newest container begins to count (T15).
-    pub(super) done_from: Option<PodTime>,
+    /// That a caller asked for its end (T12).
+    pub(super) asked: Option<Asked>,
+    /// I8: the pod has gone on without it in this round; its gate stays open.
+    pub(super) is_given_up: bool,
+    /// T16: that stop was one of this container alone.
+    pub(super) is_alone: bool,
+    /// What its newest container is to its kubelet.
+    pub(super) kubelet_type: Option<KubeletType>,
+    /// I8: its kubelet knew one of its containers as a native sidecar.
+    pub(super) was_native: bool,
+    pub(super) is_main: bool,
+    /// T18: it was a completed init that its caller saw running when it asked for its end.
+    pub(super) saw_running: bool,
     /// An init has completed (I4).
     pub(super) completed: bool,
     pub(super) successes: u32,
@@ -192,6 +307,10 @@ pub(super) struct MemberPicture {
 }
 
 impl MemberPicture {
+    pub(super) fn of(role: Role) -> Self {
+        Self { is_main: role == Role::Main, ..Self::default() }
+    }
+
     pub(super) fn check_succeeded(&mut self) {
         (self.successes, self.failures) = (self.successes + 1, 0);
     }
@@ -212,16 +331,14 @@ impl MemberPicture {
 
     /// T14: a new round for a member that lives: its program goes on, and so what it has waited for.
     pub(super) fn lives_on(&mut self) {
+        // What is not ready is probed from the start.
+        self.executed &= self.open;
         self.released = true;
     }
 
     /// T14: a new round for a member that has ended.
     pub(super) fn waits_again(&mut self) {
         (self.released, self.executed, self.open) = (false, false, false);
-    }
-
-    /// What a member has done in earlier rounds counts no more. A job's mains keep it (J11), but it opens no gate.
-    pub(super) fn forget_done(&mut self) {
-        self.done_from = None;
+        (self.maybe_executed, self.maybe_open) = (false, false);
     }
 }

@@ -87,6 +87,22 @@ pub(super) fn pod(random: &mut Rng) -> RandomPod {
     RandomPod { head: head(annotations), names }
 }
 
+/// A pod with that policy and a plan.
+pub(super) fn pod_of(random: &mut Rng, policy: RestartPolicy) -> RandomPod {
+    loop {
+        let mut pod = pod(random);
+        let Command::Pod { annotations, .. } = &mut pod.head else { continue };
+        if annotations.is_empty() {
+            continue;
+        }
+        annotations.retain(|(key, _)| key != "restart-policy");
+        annotations.push(("restart-policy".to_owned(), format!("{policy:?}")));
+        if is_valid(annotations) {
+            return pod;
+        }
+    }
+}
+
 /// S10: the same containers with a role each, in the order that roles have; `None` for what roles cannot say.
 fn by_role(plan: &str) -> Option<Vec<(String, String)>> {
     if plan.contains(['@', '+', '|']) {

@@ -37,10 +37,11 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
     let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);
     let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, kind: None };
-    let (mut under_kubelet, mut grid, mut ends) = (false, false, Ends::AfterAll);
+    let (mut under_kubelet, mut two_callers, mut grid, mut ends) = (false, false, false, Ends::AfterAll);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--kubelet" => under_kubelet = true,
+            "--two-callers" => two_callers = true,
             "--aware" => choice.version = KubeletVersion::Aware,
             "--grid" => grid = true,
             "--until-failure" => ends = Ends::AtFailure,
@@ -60,16 +61,19 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
             }
         }
     }
-    let asks_for_kubelet =
-        grid || choice.policy.is_some() || choice.kind.is_some() || choice.version == KubeletVersion::Aware;
+    let asks_for_kubelet = grid || choice.kind.is_some() || choice.version == KubeletVersion::Aware;
     if asks_for_kubelet && !under_kubelet {
-        return Err("--aware, --grid, --policy and --fault are for --kubelet".to_owned());
+        return Err("--aware, --grid and --fault are for --kubelet".to_owned());
+    }
+    if choice.policy.is_some() && under_kubelet == two_callers {
+        return Err("--policy is for one of --kubelet and --two-callers".to_owned());
     }
     if grid && choice.kind.is_some() {
         return Err("--grid has every fault".to_owned());
     }
     let task = match (replay, under_kubelet) {
         (Some(path), _) => Task::Replay(path),
+        (None, false) if two_callers => Task::Run(Runs::TwoCallers { runs, seed, choice }),
         (None, false) => Task::Run(Runs::Scripted { runs, seed }),
         (None, true) if grid => Task::Run(Runs::grid(choice)),
         (None, true) => Task::Run(Runs::Kubelet { runs, seed, choice }),

@@ -12,6 +12,8 @@ pub const POLICIES: [RestartPolicy; 3] =
 pub enum Runs {
     /// Scripted callers.
     Scripted { runs: u64, seed: u64 },
+    /// A kubelet that creates again what it stops, and crictl.
+    TwoCallers { runs: u64, seed: u64, choice: Choice },
     /// A kubelet.
     Kubelet { runs: u64, seed: u64, choice: Choice },
     /// Small pods under a kubelet, one fault at each moment.
@@ -61,7 +63,9 @@ impl Runs {
     pub fn count(&self) -> u64 {
         match self {
             Self::Scripted { runs, .. } => *runs,
-            Self::Kubelet { runs, choice, .. } => runs * choice.policies().len() as u64,
+            Self::TwoCallers { runs, choice, .. } | Self::Kubelet { runs, choice, .. } => {
+                runs * choice.policies().len() as u64
+            }
             Self::Grid(scenarios) => scenarios.len() as u64,
         }
     }
@@ -72,6 +76,17 @@ impl Runs {
                 let seed = seed.wrapping_add(index);
                 let scenario = testkit::random_scenario(seed);
                 Run { name: format!("seed-{seed}"), cell: None, scenario }
+            }
+            Self::TwoCallers { runs, seed, choice } => {
+                let seed = seed.wrapping_add(index % runs);
+                let policy = choice.policies()[(index / runs) as usize];
+                let scenario = testkit::two_callers(policy, seed);
+                let kind = "two callers".to_owned();
+                Run {
+                    name: format!("{}-two-callers-seed-{seed}", word(policy)),
+                    cell: Some((policy, kind)),
+                    scenario,
+                }
             }
             Self::Kubelet { runs, seed, choice } => {
                 let seed = seed.wrapping_add(index % runs);

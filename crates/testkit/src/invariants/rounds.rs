@@ -1,0 +1,124 @@
+//! What a create of a planned container means for the pod, and what another round (T12, T14, T18, J11, I4).
+
+use pod_lifecycle::{ContainerId, Hook, KubeletType};
+use pod_spec::{RestartPolicy, Role};
+
+use super::picture::{Container, Process};
+use super::stop::{Cause, End};
+use super::{Invariants, Verdict};
+
+impl Invariants {
+    /// I4, T18: a completed init gets another process only if its caller makes the pod from the start, when nothing of it is
+    /// left. What follows from that is not read.
+    pub(super) fn may_run_again(&mut self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let name = container.name.clone();
+        let is_completed = self.members.get(&name).is_some_and(|member| member.completed);
+        if container.role != Some(Role::Init) || !is_completed || !self.is_read {
+            return Ok(());
+        }
+        let waits = |it: &Container| self.waits(&it.name).iter().any(|(other, _)| *other == name);
+        let left = self.planned().find(|(_, it)| {
+            let comes_after = it.role == Some(Role::Main) || waits(it);
+            it.name != name && it.shown.is_none() && it.started && comes_after
+        });
+        if let Some((left, _)) = left {
+            return self.violated(format!("{id} runs again, though {left} lives (I4, T18)"));
+        }
+        self.leaves_the_reading();
+        Ok(())
+    }
+
+    /// A create of a planned container begins.
+    pub(super) fn created(&mut self, id: &ContainerId) {
+        let container = &self.containers[id];
+        let Some(role) = container.role else { return };
+        let (name, of_kubelet) = (container.name.clone(), container.kubelet.is_some());
+        let kubelet_type = container.kubelet_type;
+        let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
+        let (now, never) = (self.now, self.policy() == Some(RestartPolicy::Never));
+        let picture = self.members.entry(name.clone()).or_default();
+        picture.is_main = role == Role::Main;
+        picture.kubelet_type = kubelet_type;
+        picture.was_native |= kubelet_type == Some(KubeletType::Init) && role == Role::Sidecar;
+        // T12: what its predecessor was asked does not count for the new container.
+        (picture.asked, picture.is_alone) = (None, false);
+        // J11: a main of a job keeps its end until it runs again, once that counts (T15); but under Never one that has failed
+        // is created once more on purpose.
+        let counts = |end: &End| end.counts_from <= now && !(never && end.ran && end.code != 0);
+        picture.end = picture.end.filter(|end| is_job && role == Role::Main && counts(end));
+        if let Some(making) = &mut self.making {
+            making.asked.remove(&name);
+        }
+        self.making = self.making.take().filter(|making| !making.asked.is_empty());
+        self.last_create = now;
+        if let Some(container) = self.containers.get_mut(id) {
+            container.is_latecomer = self.stop.is_some();
+        }
+        self.newest.insert(name.clone(), id.clone());
+        if !self.known.insert(name.clone()) {
+            self.another_until.get_or_insert(now + self.defaults().replace_wait);
+        }
+        if self.failed.as_ref() == Some(&name) {
+            self.failed = None;
+        }
+        // I2, T18: what comes before the failed init may be made from the start.
+        if self.failed.is_some() && self.members.keys().all(|other| *other == name || self.is_gone(other)) {
+            self.leaves_the_reading();
+        }
+        if of_kubelet && self.is_read {
+            self.kubelet_creates();
+        }
+        // J11: a completion that is no longer one is taken back.
+        let completes = self.is_read && self.is_complete();
+        if let Some(stop) = self.stop.filter(|it| it.cause == Cause::Completed && self.is_read && !completes)
+        {
+            self.end_stop(stop);
+        }
+    }
+
+    /// T14: another round begins.
+    pub(super) fn round_ends(&mut self) {
+        self.rounds += 1;
+        let living: Vec<_> = self
+            .containers
+            .values()
+            .filter(|container| container.role.is_some() && container.has_run && container.shown.is_none())
+            .map(|container| container.name.clone())
+            .collect();
+        let now = self.now;
+        for container in self.containers.values_mut() {
+            let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
+            let own = container.stop_signals > 0 || asked;
+            // T12: a hook before a signal that did not come belonged to a stop that was taken back.
+            if container.hooks_run.contains(&Hook::OnTerminate) {
+                // T8: the time of a sidecar does not begin with what ran at T0.
+                container.ends_since = container.hook.map(|_| now);
+            }
+            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
+            let lives = container.runs_program() && container.role == Some(Role::Sidecar);
+            container.taken_back |= lives && own && !asked;
+            container.held_since = now;
+            container.is_latecomer = false;
+            // I4: what went on after a stop was interrupted by nothing but its own signal.
+            let is_sidecar = container.role == Some(Role::Sidecar);
+            if container.process != Process::None {
+                container.interrupted &= container.stop_signals > 0 || !is_sidecar && asked;
+            }
+        }
+        let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
+        for (name, picture) in &mut self.members {
+            (picture.asked, picture.is_alone, picture.is_given_up) = (None, false, false);
+            picture.counted_from_zero();
+            if living.contains(name) {
+                picture.lives_on()
+            } else {
+                picture.waits_again()
+            }
+            // J11.
+            if !is_job {
+                picture.end = None;
+            }
+        }
+    }
+}
