@@ -23,7 +23,7 @@ use crate::container::freezer::Freezer;
 use crate::container::gate_probe::GateProbe;
 use crate::container::hooks::Hooks;
 use crate::container::overdue::Overdue;
-use crate::container::phase::{BeforeRemoval, DeferredSignal, ExitedFrom, Part, Phase, Program};
+use crate::container::phase::{BeforeRemoval, DeferredSignal, ExitedFrom, Part, Phase, Program, ProgramEnd};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
 use crate::interface::exit::Exit;
@@ -261,12 +261,14 @@ impl Container {
             || (self.part == Part::Passthrough && self.has_process())
     }
 
-    /// Whether a stop interrupts its work: its end had begun, or it was about to be restarted (R7). Not by SIGKILL alone, which
-    /// leaves no code of the program's own.
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.ending.is_signalled()
-            || self.hooks.have_begun_in_program()
-            || matches!(self.phase, Phase::BackingOff { .. } | Phase::Recreating { .. })
+    /// Whether a stop has interrupted its work: its program did not end by itself, or it was about to be restarted (R7).
+    pub(crate) fn was_interrupted(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Draining { was: ExitedFrom::Running { end: ProgramEnd::Interrupted, .. }, .. }
+                | Phase::BackingOff { .. }
+                | Phase::Recreating { .. }
+        )
     }
 
     /// Whether a caller that stops the pod would stop this container too: started, and not ended in the caller's eyes,

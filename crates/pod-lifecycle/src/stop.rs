@@ -97,10 +97,6 @@ impl Stop {
         self.hurried
     }
 
-    pub(crate) fn is_of_sandbox(&self) -> bool {
-        matches!(self.cause, StopCause::Sandbox(_))
-    }
-
     /// K11, T9: it must be over by then, as if it had begun by a caller's SIGKILL.
     pub(crate) fn hurry(&mut self, limit: Option<PodTime>) {
         self.hurried = true;

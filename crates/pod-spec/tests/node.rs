@@ -157,6 +157,16 @@ fn n11_found_h8_a_node_forbids_a_key_that_needs_no_plan() {
     pod(&Node::default(), &[("drain-priority", "-1")]).expect("allowed");
 }
 
+/// S10: `none` is no role.
+#[test]
+fn s10_a_node_that_forbids_roles_allows_none() {
+    let node = node("forbid = [\"role\"]");
+    pod(&node, &[("role.init", "none")]).expect("no role");
+    pod(&node, &[PLAN, ("role.init", "none")]).expect("no role beside a plan");
+    let refused = pod(&node, &[("role.app", "main")]).expect_err("forbidden").to_string();
+    assert_eq!(refused, "podshim.io/role.app: \"role\" is forbidden on this node");
+}
+
 /// T15, T16, R12: what only the node sets.
 #[test]
 fn how_long_a_caller_may_take() {

@@ -152,6 +152,14 @@ impl Ending {
         self.next_exit = NextExit::Unasked;
     }
 
+    /// T12, T16: the stop that it was part of was taken back, and its caller has stopped it: another stop of the pod revokes that it is
+    /// final, unless its caller has killed it.
+    pub(crate) fn take_back_last_turn(&mut self) {
+        if self.next_exit == NextExit::Final && !self.put_off && !self.killed {
+            self.next_exit = NextExit::Alone;
+        }
+    }
+
     /// T16: its caller stopped it alone.
     pub(crate) fn end_alone(&mut self) {
         self.next_exit = NextExit::Alone;

@@ -13,7 +13,7 @@ use crate::container::gate_probe::GateProbe;
 use crate::container::hold::Hold;
 use crate::container::hooks::Hooks;
 use crate::container::overdue::Overdue;
-use crate::container::phase::{BeforeRemoval, ExitedFrom, Part, Phase, Program};
+use crate::container::phase::{BeforeRemoval, ExitedFrom, Part, Phase, Program, ProgramEnd};
 use crate::container::restarts::Restarts;
 use crate::container::takeover::Takeover;
 use crate::container::{Container, EndedCreate, EndedRemoval, EndedStart, InitExit, RemovedContainer};
@@ -201,11 +201,13 @@ impl Container {
 impl Container {
     /// Its init is gone.
     pub(crate) fn init_exited(&mut self, exit: Exit, now: PodTime) -> InitExit {
+        let begun = self.ending.is_signalled() || self.hooks.have_begun_in_program();
+        let end = if begun { ProgramEnd::Interrupted } else { ProgramEnd::Own };
         InitExit::From(match &mut self.phase {
             Phase::Created => ExitedFrom::Created,
             Phase::Held(_) => ExitedFrom::Held,
             Phase::EndingUnrun { code } => ExitedFrom::EndingUnrun { code: *code },
-            Phase::Running { since } => ExitedFrom::Running { ran: now.since(*since) },
+            Phase::Running { since } => ExitedFrom::Running { ran: now.since(*since), end },
             Phase::Starting { early_exit, .. }
             // A created container that is being deleted: its process goes with it.
             | Phase::Removing { before: BeforeRemoval::Created { early_exit }, .. } => {

@@ -78,7 +78,16 @@ pub(crate) enum ExitedFrom {
     Created,
     Held,
     EndingUnrun { code: u32 },
-    Running { ran: Duration },
+    Running { ran: Duration, end: ProgramEnd },
+}
+
+/// Who ended a program (I4, J10). What comes after its exit, while something of its container is left, changes nothing of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramEnd {
+    Own,
+    /// Its end had begun: a hook of its stop in it, or a stop signal. Not by SIGKILL alone, which leaves no code of the program's
+    /// own.
+    Interrupted,
 }
 
 /// Whether the program has ever been started.

@@ -55,7 +55,7 @@ pub(crate) fn create_container(
         if spec.kubelet.is_some() {
             take_back_callers_stop(pod);
         }
-        take_back_completion(pod);
+        take_back_completion(pod, index);
     }
     // I4: a completed init does not run again in its sandbox.
     let operation = match (completed, spec.origin) {

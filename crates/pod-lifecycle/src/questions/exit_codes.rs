@@ -34,10 +34,10 @@ fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u3
         // A complete job would never end if its caller ran this init again.
         (Some(stop), Role::Init) if by_code && stop.cause() == StopCause::Completed => 0,
         // J10, I4: its work is not done.
-        (_, Role::Init) if container.is_interrupted() => not_zero(real),
+        (_, Role::Init) if container.was_interrupted() => not_zero(real),
         // J10: an interrupted main must not be taken for a finished one.
         (Some(stop), Role::Main)
-            if by_code && stop.is_ours() && stop.goes_on() && container.is_interrupted() =>
+            if by_code && stop.is_ours() && stop.goes_on() && container.was_interrupted() =>
         {
             not_zero(real)
         }
@@ -58,6 +58,6 @@ fn may_show_success(pod: &State, container: &Container, index: usize) -> bool {
 }
 
 /// J10: shows 0 as the code of a program that SIGTERM ended.
-fn not_zero(code: u32) -> u32 {
+pub(crate) fn not_zero(code: u32) -> u32 {
     if code == 0 { code_of_signal(Signal::TERM.number()) } else { code }
 }

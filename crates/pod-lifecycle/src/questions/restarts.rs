@@ -7,6 +7,7 @@ use pod_spec::{CodeSet, RestartMode, RestartPolicy, Role};
 use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::interface::exit::START_FAILED;
+use crate::questions::exit_codes::not_zero;
 use crate::questions::order::{stands_by, turn_has_come};
 use crate::state::State;
 
@@ -21,9 +22,13 @@ pub(crate) enum LastRun {
 
 impl LastRun {
     /// What an exit of a container with that code means.
-    pub(crate) fn of(container: &Container, code: u32) -> Self {
+    pub(crate) fn of(pod: &State, container: &Container, code: u32) -> Self {
         match container.ending.next_exit() {
             NextExit::NotStarted => Self::NotStarted,
+            // I4: its work is not done, and counts as it is shown.
+            _ if pod.role(container) == Some(Role::Init) && container.was_interrupted() => {
+                Self::Exited(not_zero(code))
+            }
             _ => Self::Exited(code),
         }
     }
@@ -45,7 +50,7 @@ impl LastRun {
 
 /// Whether podshim starts a container again after an exit with that code (R1, R4, R7, R13, I3).
 pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> bool {
-    restarts(pod, container, LastRun::of(container, code))
+    restarts(pod, container, LastRun::of(pod, container, code))
 }
 
 /// Whether podshim tries again to start a container that could not be started (R4).

@@ -56,7 +56,7 @@ pub(crate) fn finish_if_drained(pod: &mut State, id: &ContainerId) {
         }
         // R7: no caller asked for this; the container is recreated and goes on waiting.
         ExitedFrom::Held => back_off(pod, id, exit),
-        ExitedFrom::Running { ran } => program_ended(pod, id, exit, ran),
+        ExitedFrom::Running { ran, .. } => program_ended(pod, id, exit, ran),
     }
 }
 
@@ -78,7 +78,7 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
             renew(pod, id, exit);
         }
         // I4: who ended it counts before its code.
-        Some(Role::Init) if exit.code == 0 && !container.is_interrupted() => init_completed(pod, id, exit),
+        Some(Role::Init) if exit.code == 0 && !container.was_interrupted() => init_completed(pod, id, exit),
         Some(_) if restarts_after(pod, container, exit.code) => {
             // I7: a container that podshim ended for its group's failure is not another failure.
             if container.ending.next_exit().is_unasked() {
@@ -89,7 +89,7 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
         }
         Some(_) if restarts_pod(pod, container, exit.code) => restart_after_failure(pod, id, exit),
         Some(_) => {
-            let last_run = LastRun::of(container, exit.code);
+            let last_run = LastRun::of(pod, container, exit.code);
             ended_for_good(pod, id, exit, last_run);
         }
         None => finish(pod, id, exit),
@@ -100,8 +100,9 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
 pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, last_run: LastRun) {
     let Some(container) = pod.container(id) else { return };
     let Some(index) = container.member() else { return };
-    let unasked = !container.ending.is_final();
     let by = ended_by(pod, container);
+    // T15: what its caller has stopped fails nothing, and the pod does not go on without it: it may come back.
+    let unasked = !container.ending.is_final() && by == EndedBy::Other;
     finish(pod, id, exit);
     if pod.member(index).role() == Role::Init {
         // I2.
@@ -110,7 +111,6 @@ pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, last
         }
         return;
     }
-    // T15: a container that its caller stopped alone may come back.
     if by == EndedBy::Other {
         stop_if_fatal(pod, index, exit.code);
     }

@@ -6,7 +6,7 @@
 //! end before it does anything else for the pod.
 //!
 //! Owns when that is judged, and its revocation. Never decides what counts as a stop of the pod: `questions::evidence`
-//! does. Changes: ending, callers stop.
+//! does. Changes: ending, hooks, callers stop.
 
 use std::time::Duration;
 
@@ -59,7 +59,10 @@ fn stop_alone(pod: &mut State, id: &ContainerId) {
 pub(crate) fn revoke_lone_stops(pod: &mut State) {
     let has_run = |container: &&mut Container| !container.is_final() && !container.never_ran();
     for container in pod.containers_mut().filter(has_run) {
-        // If its hook is still running, the signal has not been sent: it waits for the turn (T3).
+        // If its hook is still running, the signal has not been sent: it waits for the turn (T3), not for T8's time.
+        if container.ending.is_alone() && !container.ending.is_signalled() {
+            container.hooks.stop_waiting();
+        }
         container.ending.revoke_lone_stop();
     }
 }

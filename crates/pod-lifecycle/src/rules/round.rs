@@ -156,8 +156,9 @@ pub(crate) fn take_back_callers_stop(pod: &mut State) {
 }
 
 /// J11: under Never a caller recreates a main that has failed only on purpose (KEP-5307): the pod is not complete.
-pub(crate) fn take_back_completion(pod: &mut State) {
-    if pod.stop().is_some_and(|stop| stop.cause() == StopCause::Completed) && !is_complete(pod) {
+pub(crate) fn take_back_completion(pod: &mut State, created: usize) {
+    let completes = pod.stop().is_some_and(|stop| stop.cause() == StopCause::Completed);
+    if completes && pod.member(created).role() == Role::Main && !is_complete(pod) {
         pod.note("the pod is not complete: its caller creates a main once more");
         take_back_turns(pod);
         end_stop(pod);
@@ -186,6 +187,8 @@ fn take_back_turns(pod: &mut State) {
                 container.hooks.take_back();
                 container.ending.take_back();
             }
+            // T16: its caller has stopped it alone, after all.
+            (true, true) => container.ending.take_back_last_turn(),
             // T3: the signal of its caller waits for another turn.
             (true, false) if waits && !container.ending.is_alone() => {
                 container.hooks.stop_waiting();

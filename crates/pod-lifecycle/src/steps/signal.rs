@@ -3,7 +3,7 @@
 //! Owns that a signal waits for the end of a start, and that a container is thawed for the signal that ends it (K17). Never decides whether a container gets a signal at all: that is decided above.
 //! Changes: container, ending, hooks, freezer.
 
-use pod_spec::{Role, Signal};
+use pod_spec::Signal;
 
 use crate::container::Container;
 use crate::container::freezer::FreezerChange;
@@ -48,12 +48,6 @@ pub(crate) fn send_deferred(pod: &mut State, id: &ContainerId, signals: Vec<Defe
 pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Signal, Reach)>) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
-    // I4: it had completed before the signal; what is left of it ends by itself.
-    if let (Some(Role::Init), Phase::Draining { exit: Exit { code: 0, .. }, .. }) =
-        (pod.role(container), container.phase())
-    {
-        return;
-    }
     let cause = cause_of_stop(pod, container, given);
     let member = pod.member_of(container).map(|state| state.member());
     let (own_signal, own_grace) = member.map_or((None, None), |member| (member.stop_signal, member.grace));
