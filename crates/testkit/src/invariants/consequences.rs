@@ -192,6 +192,8 @@ impl Invariants {
         };
         let comes_back = container.role == Some(Role::Sidecar)
             && container.ran
+            // T16: what ended between two programs has ended.
+            && container.exited_in_program
             && container.process == Process::None
             && container.started
             && self.partner(&container.name).is_none()

@@ -86,14 +86,18 @@ impl Invariants {
             .filter(|container| container.role.is_some() && container.has_run && container.shown.is_none())
             .map(|container| container.name.clone())
             .collect();
-        let now = self.now;
+        let (now, pod_grace) = (self.now, self.pod_grace());
         for container in self.containers.values_mut() {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             let own = container.stop_signals > 0 || asked;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
-            if container.hooks_run.contains(&Hook::OnTerminate) {
-                // T8: the time of a sidecar does not begin with what ran at T0.
+            if container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some() {
+                // T8: the time of a sidecar does not begin with what ran at T0, and that of another turn begins anew.
                 container.ends_since = container.hook.map(|_| now);
+            }
+            if container.hook.is_some() && container.stop_signals == 0 {
+                let own = self.plan.as_ref().and_then(|plan| plan.member(&container.name)?.1.grace);
+                container.own_time = own.unwrap_or(pod_grace);
             }
             container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
             let lives = container.runs_program() && container.role == Some(Role::Sidecar);

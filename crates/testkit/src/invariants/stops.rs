@@ -376,6 +376,10 @@ impl Invariants {
         if self.stop.is_some() || self.is_asked(&name) {
             return;
         }
+        if self.containers[id].asked_ever {
+            // R9, T12: a caller asked for its end in a stop that was taken back.
+            return self.leaves_the_reading();
+        }
         let never = self.policy() == Some(RestartPolicy::Never);
         let repeats = !never
             && match member.restart.map(|restart| (restart.mode, restart.codes)) {
