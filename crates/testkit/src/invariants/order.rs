@@ -233,7 +233,9 @@ impl Invariants {
         // T11: what was created in a stop, or is held in a caller's, is held until that is over.
         let by_caller = self.stop.is_some_and(|stop| stop.cause == Cause::Caller);
         let is_latecomer = self.containers.get(id).is_some_and(|it| {
-            it.is_held() && (it.is_latecomer || by_caller && self.partner(&it.name).is_none())
+            it.is_held()
+                && (it.is_latecomer
+                    || by_caller && self.partner(&it.name).is_none() && !self.is_asked(&it.name))
         });
         if self.is_read && is_latecomer && !self.is_asked_for(id) {
             self.read_stops();
