@@ -370,6 +370,7 @@ impl State {
                     }
                 }
             }
+            Action::Note(line) => self.note(format!("  podshim: {line}")),
             _ => {}
         }
     }

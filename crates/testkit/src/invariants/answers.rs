@@ -165,10 +165,8 @@ impl Invariants {
             let end = End { at: self.now, code, counts_from, ran, round: self.rounds };
             // R4: under Never the pod goes on without a sidecar that is not restarted.
             let by_itself = match self.is_read {
-                true => {
-                    let asked = self.is_asked_for(id) || self.is_judged_alone(container);
-                    ran && !container.is_native() && !asked && !interrupted
-                }
+                // T15: what its caller stopped may come back.
+                true => ran && !container.is_native() && !by_caller && !interrupted,
                 // Enough to start what waits for it; whether it must start is not judged.
                 false => container.held.is_none(),
             };

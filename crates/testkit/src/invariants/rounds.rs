@@ -92,7 +92,7 @@ impl Invariants {
             let own = container.stop_signals > 0 || asked;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
             if container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some() {
-                // T8: the time of a sidecar does not begin with what ran at T0, and that of another turn begins anew.
+                // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
             }
             if container.hook.is_some() && container.stop_signals == 0 {
