@@ -42,6 +42,47 @@ async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
     pod.remove().await
 }
 
+/// docs/upgrades.md, "Away from podshim at night": the runtime's new pods run on containerd's own shim, those that live keep podshim and
+/// their order, and back.
+#[tokio::test]
+async fn found_n14_a_bypassed_node_starts_pods_and_keeps_those_that_live() -> Result<()> {
+    let node = Containerd::start_installed().await?;
+    let config = node.directory().join("config.toml");
+    let before = std::fs::read_to_string(&config)?;
+    let podshim = async |undo: &[&str]| {
+        let words = ["--run", "podshim", "bypass", "--yes", "--config", &config.to_string_lossy()];
+        let words: Vec<&str> = words.into_iter().chain(undo.iter().copied()).collect();
+        node.ctr().run(&words).await?;
+        node.kill().await?;
+        node.start_again().await
+    };
+    let pod = async |name: &str| {
+        let pod = Pod::new(name).annotate("plan", "proxy=sidecar, app=main");
+        let pod = pod.container(Program::new("app")).container(Program::new("proxy"));
+        pod.run(&node, Runtime::Podshim).await
+    };
+    let mut ordered = pod("ordered").await?;
+    ordered.start_all(&["app", "proxy"]).await?;
+    ordered.wait_for("app", Starting, 1, SOON).await?;
+
+    podshim(&[]).await?;
+    let mut bypassed = pod("bypassed").await?;
+    bypassed.start("app").await?;
+    bypassed.wait_for("app", Starting, 1, SOON).await.context("no shim but podshim holds a main")?;
+    ordered.stop_all_at_once(SOON).await?;
+    ordered.timeline()?.exits_before("app", "proxy")?;
+    ordered.remove().await?;
+
+    podshim(&["--undo"]).await?;
+    ensure!(std::fs::read_to_string(&config)? == before, "the configuration is as it was");
+    bypassed.remove().await?;
+    let mut again = pod("again").await?;
+    again.start_all(&["app", "proxy"]).await?;
+    again.wait_for("app", Starting, 1, SOON).await?;
+    again.timeline()?.before(("proxy", Starting), ("app", Starting))?;
+    again.remove().await
+}
+
 /// docs/node.md, "Taking podshim off a node with pods", from step 4 on, as on k3s where the kubelet's unit has containerd
 /// too: the drain comes while containerd is down. Nothing is removed before containerd has taken the exits; afterwards the
 /// configuration is byte for byte as it was, and the pods of another runtime still run.
