@@ -33,6 +33,7 @@ use crate::args::{Action, USAGE};
 static ALLOCATOR: ShimAllocator = ShimAllocator;
 
 fn main() -> ExitCode {
+    allocator::hold_still_for_forks();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

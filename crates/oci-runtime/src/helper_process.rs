@@ -33,7 +33,6 @@ pub(crate) const NOT_BEGUN: u8 = 255;
 pub(crate) struct HelperProcess(Process);
 
 impl HelperProcess {
-    #[cfg(test)]
     pub(crate) fn pid(&self) -> nix::unistd::Pid {
         self.0.pid()
     }
@@ -59,8 +58,8 @@ impl Drop for HelperProcess {
 /// Forks a process that does `job` and exits with the code that `job` returns. It keeps only the open files of `files`.
 ///
 /// # Safety
-/// The child is a copy of a process that may have other threads, made at any point of their work: `job` may make system
-/// calls and use its own memory. It may not allocate, lock or panic. What it owns is dropped in the child too.
+/// The child is a copy of a process that may have other threads, made at any point of their work: `job` may allocate, whose
+/// lock the fork takes, but wait for no other lock, and it may not panic. What it owns is dropped in the child too.
 ///
 /// # Errors
 /// The system has no process or descriptor left.

@@ -23,7 +23,6 @@ use crate::reads;
 use crate::report::Report;
 use crate::sandbox_requests;
 use crate::state::State;
-use crate::throttle::Stop;
 
 /// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its last events, the pod's counts,
 /// and the record that is kept of the pod.
@@ -134,7 +133,7 @@ fn on_command(state: &mut State, command: Command) {
             feed(state, Event::Request { id, request });
         }
         Command::Delete { target, limit, answer } => {
-            state.context.throttle.skip_waits();
+            hurry(state, &target);
             if target.exec.is_none() {
                 state.close_unused_fifos(&target.container);
             }
@@ -145,8 +144,8 @@ fn on_command(state: &mut State, command: Command) {
             feed(state, Event::Request { id, request: Request::Delete(target) });
         }
         Command::Pod { request, answer } => {
-            if let Request::Kill { .. } = request {
-                state.context.throttle.skip_waits();
+            if let Request::Kill { target, .. } = &request {
+                hurry(state, target);
             }
             submit(state, request, answer);
         }
@@ -237,7 +236,13 @@ fn feed(state: &mut State, event: Event) {
         actions::execute(state, action);
     }
     state.history.answer_waiting();
-    state.context.throttle.stop_is(if state.pod().is_stopping() { Stop::UnderWay } else { Stop::None });
+}
+
+/// A caller waits for the end of a container.
+fn hurry(state: &State, target: &Target) {
+    if let Some(resources) = state.container(&target.container) {
+        resources.hurry().notify_waiters();
+    }
 }
 
 /// Logs a fault of the plan once, in the shim's log and in those of the containers that run or wait.

@@ -3,10 +3,13 @@
 //! Owns the way from a check to a probe and back to an outcome. When a gate is checked, and what the outcome means, is
 //! `pod-lifecycle`'s decision.
 
-use oci_runtime::probe::{self, Endpoint, ProbeResult};
-use oci_runtime::process::ExecOutcome;
+use std::rc::Rc;
+use std::time::Duration;
+
+use oci_runtime::probe::{self, Asked, Endpoint, ProbeResult, Question};
+use oci_runtime::process::{ExecOutcome, Process};
 use oci_runtime::reaper::Charge;
-use pod_lifecycle::{Check, Failure};
+use pod_lifecycle::Check;
 use pod_spec::GateAction;
 use tokio::time::Instant;
 
@@ -33,15 +36,17 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: CompletionRep
             });
         }
         Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
-            let endpoint = Endpoint { host, port };
-            done.spawn(async move { verdict(probe::tcp(&process, endpoint, timeout).await) });
+            ask(resources, process, Question::Tcp(Endpoint { host, port }), timeout, done);
         }
         Check::Probe { action: GateAction::Http { host, port, path }, timeout } => {
             let endpoint = Endpoint { host, port };
-            done.spawn(async move { verdict(probe::http(&process, endpoint, &path, timeout).await) });
+            ask(resources, process, Question::Http { endpoint, path }, timeout, done);
         }
         Check::Probe { action: GateAction::Grpc { port, service }, timeout } => {
-            done.spawn(async move { verdict(probe::grpc(&process, port, &service, timeout).await) });
+            ask(resources, process, Question::Grpc { port, service }, timeout, done);
+        }
+        Check::Probe { action: GateAction::File(path), timeout } => {
+            ask(resources, process, Question::File(path), timeout, done);
         }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
             let Some(readiness) = incarnation.readiness().cloned() else {
@@ -49,21 +54,16 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: CompletionRep
             };
             done.spawn(async move { readiness.within(timeout).await });
         }
-        Check::Probe { action: GateAction::File(path), timeout } => {
-            let (checks, reaper) =
-                (resources.file_checks().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
-            done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &checks, timeout).await) });
-        }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
             let process = match resources.process_with(&command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
             let runtime = resources.runtime().charged_to(Charge::Probes);
-            let throttle = resources.context().throttle.clone();
+            let (throttle, hurry) = (resources.context().throttle.clone(), resources.hurry().clone());
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
-                let _turn = throttle.acquire().await;
+                let _turn = throttle.acquire(&hurry).await;
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {
@@ -75,9 +75,21 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: CompletionRep
     }
 }
 
-fn verdict(result: ProbeResult) -> Result<(), Failure> {
-    match result {
-        ProbeResult::Success => Ok(()),
-        ProbeResult::Failure(reason) => Err(failure(reason)),
-    }
+/// Asks the container's gate, whose answer costs the container.
+fn ask(
+    resources: &Resources,
+    process: Rc<Process>,
+    question: Question,
+    timeout: Duration,
+    done: CompletionReporter,
+) {
+    let (prober, reaper) =
+        (resources.prober().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
+    let asked = Asked { process, cgroup: resources.cgroup().cloned() };
+    done.spawn(async move {
+        match prober.ask(&reaper, &asked, &question, timeout).await {
+            ProbeResult::Success => Ok(()),
+            ProbeResult::Failure(reason) => Err(failure(reason)),
+        }
+    });
 }

@@ -71,7 +71,7 @@ pub(crate) fn begin(
         Some(GateAction::Notify) => {
             let readiness = Readiness::not_yet("notify: no READY=1 yet".to_owned());
             if let Some(listener) = resources.notify() {
-                listener.expect(cgroup.cloned(), readiness.clone());
+                listener.expect(cgroup.map(Rc::as_ref), incarnation.process(), readiness.clone());
             }
             readiness
         }

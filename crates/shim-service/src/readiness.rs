@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
-use oci_runtime::notify::{self, Message, NotifySocket, Sender};
+use oci_runtime::notify::{NotifySocket, Statement};
+use oci_runtime::process::Process;
 use oci_runtime::reaper::Reaper;
 use pod_lifecycle::Failure;
 use tokio::sync::Notify;
@@ -64,15 +65,9 @@ impl Readiness {
 /// The socket of a container whose gate is `notify`, over all its incarnations.
 #[derive(Debug)]
 pub(crate) struct NotifyListener {
-    _socket: NotifySocket,
-    awaited: Rc<RefCell<Option<Awaited>>>,
-}
-
-/// The process whose messages count.
-#[derive(Debug)]
-struct Awaited {
-    cgroup: Option<Rc<Cgroup>>,
-    readiness: Rc<Readiness>,
+    socket: NotifySocket,
+    /// What the messages of the current process are for.
+    awaited: Rc<RefCell<Option<Rc<Readiness>>>>,
 }
 
 impl NotifyListener {
@@ -81,35 +76,37 @@ impl NotifyListener {
     /// # Errors
     /// The system's answer: the socket cannot be created.
     pub(crate) fn open(reaper: &Reaper, bundle: &Bundle) -> io::Result<Self> {
-        let awaited: Rc<RefCell<Option<Awaited>>> = Rc::default();
+        let awaited: Rc<RefCell<Option<Rc<Readiness>>>> = Rc::default();
         let receiver = awaited.clone();
-        let on_message = move |sender: Sender, message| {
-            receive(&mut receiver.borrow_mut(), &sender, message);
-        };
-        Ok(Self { _socket: NotifySocket::listen(reaper, bundle, on_message)?, awaited })
+        let on_message = move |statement| receive(&mut receiver.borrow_mut(), statement);
+        Ok(Self { socket: NotifySocket::listen(reaper, bundle, on_message)?, awaited })
     }
 
     /// From now on the messages of a new process count, which come from its cgroup, and no earlier process's.
-    pub(crate) fn expect(&self, cgroup: Option<Rc<Cgroup>>, readiness: Rc<Readiness>) {
-        self.awaited.replace(Some(Awaited { cgroup, readiness }));
+    pub(crate) fn expect(&self, cgroup: Option<&Cgroup>, process: &Process, readiness: Rc<Readiness>) {
+        self.awaited.replace(Some(readiness));
+        self.socket.receive_from(cgroup, process);
+    }
+
+    /// That process has ended.
+    pub(crate) fn ended(&self) {
+        self.socket.ended();
     }
 }
 
-fn receive(awaited: &mut Option<Awaited>, sender: &Sender, message: Message) {
+fn receive(awaited: &mut Option<Rc<Readiness>>, statement: Statement) {
     // The gate is open: messages have no effect any more.
-    let Some(Awaited { cgroup, readiness }) = awaited else { return };
-    if message == Message::default() {
-        return;
-    }
-    if !cgroup.as_ref().is_some_and(|cgroup| sender.is_in(cgroup)) {
-        let refused = "notify: a message was not taken, for its sender is no process of the container";
-        return readiness.keep_status(refused.to_owned());
-    }
-    if let Some(status) = message.status {
-        readiness.keep_status(format!("notify: no READY=1 yet, its status is {status:?}"));
-    }
-    if message.readiness == notify::Readiness::Ready {
-        readiness.became_ready();
-        *awaited = None;
-    }
+    let Some(readiness) = awaited else { return };
+    readiness.keep_status(match statement {
+        Statement::Ready => {
+            readiness.became_ready();
+            *awaited = None;
+            return;
+        }
+        Statement::Status(status) => format!("notify: no READY=1 yet, its status is {status:?}"),
+        Statement::Stranger => {
+            "notify: a message was not taken, for its sender is no process of the container".to_owned()
+        }
+        Statement::Deaf(why) => format!("notify: {why}"),
+    });
 }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::TerminalSize;
-use oci_runtime::probe::FileChecks;
+use oci_runtime::probe::Prober;
 use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container, GiveUp};
 use oci_runtime::spec::Spec;
@@ -52,6 +52,8 @@ pub(crate) struct Resources {
     making: Option<(OpId, GiveUp)>,
     /// Held while it is under way, also after it was given up: what comes next for the container waits for that.
     turn: Rc<Mutex<()>>,
+    /// Ends its waits for its pod's share of a processor.
+    hurry: Rc<Notify>,
     /// Open from the create to the delete, over all incarnations (R6).
     streams: Option<Streams>,
     /// The current process; none while it is replaced.
@@ -75,7 +77,7 @@ pub(crate) struct Resources {
     removal: Option<Removal>,
     /// The container's own process as JSON, for `process_with`.
     process_spec: Option<Rc<Value>>,
-    file_checks: FileChecks,
+    prober: Prober,
     /// For a `notify` gate.
     notify: Option<NotifyListener>,
 }
@@ -115,6 +117,7 @@ impl Resources {
             unwanted: Rc::default(),
             making: None,
             turn: Rc::default(),
+            hurry: Rc::default(),
             streams: None,
             incarnation: None,
             last: None,
@@ -129,7 +132,7 @@ impl Resources {
             deletes: Vec::new(),
             removal: None,
             process_spec: None,
-            file_checks: FileChecks::default(),
+            prober: Prober::default(),
             notify: None,
         }
     }
@@ -162,8 +165,8 @@ impl Resources {
         self.rootfs_use
     }
 
-    pub(crate) fn file_checks(&self) -> &FileChecks {
-        &self.file_checks
+    pub(crate) fn prober(&self) -> &Prober {
+        &self.prober
     }
 
     pub(crate) fn launcher(&self) -> Launcher {
@@ -195,6 +198,11 @@ impl Resources {
     /// What such an operation holds, and what comes after it waits for.
     pub(crate) fn turn(&self) -> Rc<Mutex<()>> {
         self.turn.clone()
+    }
+
+    /// What ends its waits for its pod's share of a processor.
+    pub(crate) fn hurry(&self) -> &Rc<Notify> {
+        &self.hurry
     }
 
     pub(crate) fn streams(&self) -> Option<&Streams> {
@@ -256,8 +264,12 @@ impl Resources {
         self.incarnation.as_ref()
     }
 
-    /// Its current process has exited: it reads its terminal no more (D4, R6).
+    /// Its current process has exited: it reads its terminal no more (D4, R6), and no helper may stay in its groups.
     pub(crate) fn exited(&mut self) {
+        self.prober.ended();
+        if let Some(notify) = &self.notify {
+            notify.ended();
+        }
         if let Some(incarnation) = &mut self.incarnation {
             incarnation.exited();
         }

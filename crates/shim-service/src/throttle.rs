@@ -20,8 +20,6 @@ const SHARE: u32 = 5;
 const AT_A_TIME: usize = 4;
 /// The longest wait of one of them, as long as R4's longest delay.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The same while the pod stops, whose time is short.
-const LONGEST_IN_STOP: Duration = Duration::from_secs(1);
 
 /// The account of one pod.
 #[derive(Debug)]
@@ -30,8 +28,6 @@ pub(crate) struct Throttle {
     slots: Semaphore,
     /// The account as of the last time that it was balanced.
     left: Cell<CpuAccount>,
-    stop: Cell<Stop>,
-    skip: Notify,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +38,6 @@ struct CpuAccount {
     used: Duration,
 }
 
-/// Whether the pod is being stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    None,
-    UnderWay,
-}
-
 impl Throttle {
     pub(crate) fn new(reaper: Reaper) -> Self {
         let account = CpuAccount {
@@ -57,18 +46,15 @@ impl Throttle {
             at: Instant::now(),
             used: reaper.processor_time(),
         };
-        Self {
-            reaper,
-            slots: Semaphore::new(AT_A_TIME),
-            left: Cell::new(account),
-            stop: Cell::new(Stop::None),
-            skip: Notify::new(),
-        }
+        Self { reaper, slots: Semaphore::new(AT_A_TIME), left: Cell::new(account) }
     }
 
-    /// Waits until a restart or a probe may run. It counts as running until the answer is dropped.
-    pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
-        let skipped = self.skip.notified();
+    /// Waits until a restart or a probe may run, or until its container's caller is in a hurry: what ends or deletes it waits for
+    /// what waits here. It counts as running until the answer is dropped.
+    ///
+    /// In a stop it waits as long. A restart that is not wanted any more is given up then (T10), so no stop waits for it.
+    pub(crate) async fn acquire(&self, hurry: &Notify) -> Option<SemaphorePermit<'_>> {
+        let hurried = hurry.notified();
         let wait = async {
             let slot = self.slots.acquire().await.ok();
             let until = self.due();
@@ -78,25 +64,9 @@ impl Throttle {
             }
             slot
         };
-        let longest = match self.stop.get() {
-            Stop::None => LONGEST,
-            Stop::UnderWay => LONGEST_IN_STOP,
-        };
         tokio::select! {
-            slot = tokio::time::timeout(longest, wait) => slot.unwrap_or_default(),
-            () = skipped => None,
-        }
-    }
-
-    /// Ends all current waits: a caller waits for the end of what waits here (a stop, a kill, a delete).
-    pub(crate) fn skip_waits(&self) {
-        self.skip.notify_waiters();
-    }
-
-    /// Whether the pod is being stopped. The beginning of a stop ends all current waits.
-    pub(crate) fn stop_is(&self, now: Stop) {
-        if self.stop.replace(now) == Stop::None && now == Stop::UnderWay {
-            self.skip_waits();
+            slot = tokio::time::timeout(LONGEST, wait) => slot.unwrap_or_default(),
+            () = hurried => None,
         }
     }
 
@@ -130,50 +100,52 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, test);
     }
 
-    /// DESIGN §6, issue 18: a pod waits for what it has used, and a stop waits for nothing.
+    /// DESIGN §6, issue 18: a pod waits for what it has used, and a caller waits for nothing.
     #[test]
     fn what_a_pod_has_used_it_waits_for() {
         run(async {
             let reaper = Reaper::start().expect("a reaper");
-            let throttle = Throttle::new(reaper.clone());
+            let (throttle, hurry) = (Throttle::new(reaper.clone()), Notify::new());
             let began = Instant::now();
-            drop(throttle.acquire().await);
+            drop(throttle.acquire(&hurry).await);
             assert!(began.elapsed() < Duration::from_millis(100));
             // As if the pod had used 100 ms more than the burst: at a fifth of a processor that is half a second.
             let mut account = throttle.account();
             (account.left, account.debt) = (Duration::ZERO, Duration::from_millis(100));
             throttle.left.set(account);
             let began = Instant::now();
-            drop(throttle.acquire().await);
+            drop(throttle.acquire(&hurry).await);
             let waited = began.elapsed();
             assert!(waited >= Duration::from_millis(450), "{waited:?}");
             account = throttle.account();
             (account.left, account.debt) = (Duration::ZERO, Duration::from_secs(100));
             throttle.left.set(account);
-            let began = Instant::now();
-            let (slot, ()) = tokio::join!(throttle.acquire(), async {
+            let (began, other) = (Instant::now(), Notify::new());
+            let of_another = async {
+                let waits = throttle.acquire(&other);
+                assert!(tokio::time::timeout(Duration::from_millis(900), waits).await.is_err());
+            };
+            let (slot, (), ()) = tokio::join!(throttle.acquire(&hurry), of_another, async {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                throttle.stop_is(Stop::UnderWay);
+                hurry.notify_waiters();
             });
             assert!(slot.is_none());
-            assert!(began.elapsed() < Duration::from_millis(900));
-            drop(throttle.acquire().await);
-            assert!(began.elapsed() < LONGEST_IN_STOP * 2);
+            assert!(began.elapsed() < Duration::from_secs(2));
         });
     }
 
     #[test]
     fn so_many_at_a_time() {
         run(async {
-            let throttle = Throttle::new(Reaper::start().expect("a reaper"));
+            let (throttle, hurry) = (Throttle::new(Reaper::start().expect("a reaper")), Notify::new());
             let mut turns = Vec::new();
             for _ in 0..AT_A_TIME {
-                turns.push(throttle.acquire().await.expect("a slot"));
+                turns.push(throttle.acquire(&hurry).await.expect("a slot"));
             }
             let wait = Duration::from_millis(50);
-            assert!(tokio::time::timeout(wait, throttle.acquire()).await.is_err());
+            assert!(tokio::time::timeout(wait, throttle.acquire(&hurry)).await.is_err());
             turns.pop();
-            assert!(tokio::time::timeout(wait, throttle.acquire()).await.is_ok());
+            assert!(tokio::time::timeout(wait, throttle.acquire(&hurry)).await.is_ok());
         });
     }
 }

@@ -7,7 +7,8 @@ use e2e::durations::near;
 use e2e::fuse::{ENDLESS, Fuse};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::messages::send_lingering;
+use crate::messages::{Flood, send_lingering};
+use crate::probes::{filtered, maze};
 use crate::support::ensure_serving;
 use crate::work::{large_pattern, probing, restarting, start};
 
@@ -32,19 +33,25 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
     start(&mut probes, 5).await?;
     let flood = "yes bbbbbbbbbbbbbbbb & while true; do head -c 16000 /dev/zero | tr '\\0' b; echo; done &";
     let mut hostile = Pod::new("hostile")
-        .annotate("plan", "log+mail+file=sidecar, app=main")
+        .annotate("plan", "log+mail+flood+file=sidecar, app=main")
+        .annotate("ready.flood", "notify;fail=100000")
         .annotate("ready.log", &large_pattern())
         .annotate("ready.mail", "notify;fail=100000")
         .annotate("ready.file", &format!("file:/fuse/{ENDLESS};period=100ms;timeout=200ms;fail=100000"))
         .kubelet_grace(Duration::from_secs(i64::MAX.unsigned_abs()))
         .container(Program::new("log").begins_with_script(flood))
         .container(Program::new("mail").ignores_term())
+        .container(Program::new("flood"))
         .container(Program::new("file").mount(fuse.path(), "/fuse"))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
-    hostile.start_all(&["log", "mail", "file", "app"]).await?;
+    hostile.start_all(&["log", "mail", "flood", "file", "app"]).await?;
     let other_ends = send_lingering(&node, &hostile, "mail")?;
+    let flood = Flood::begin(&node, &hostile, "flood")?;
+    let mut lost = maze().run(&node, Runtime::Podshim).await?;
+    lost.start("s1").await?;
+    let filtered = filtered(&node).await?;
 
     for round in 0..rounds() {
         let mut good = Pod::new("good")
@@ -63,14 +70,17 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         ensure!(near(took, LAST_WORDS, TOLERANCE), "the good pod's stop took {took:?}");
         good.timeline()?.exits_before("app", "s1")?;
         good.remove().await?;
-        for (pod, container) in [(&restarts, "app"), (&probes, "s1"), (&hostile, "mail")] {
+        let others = [(&lost, "s1"), (&filtered, "s1")];
+        for (pod, container) in
+            [(&restarts, "app"), (&probes, "s1"), (&hostile, "mail")].into_iter().chain(others)
+        {
             ensure_serving(pod, container).await?;
         }
     }
-    for pod in [restarts, probes, hostile] {
+    for pod in [restarts, probes, hostile, lost, filtered] {
         wait::at_most(Duration::from_secs(50), "a hostile pod cannot be stopped", pod.stop_sandbox()).await?;
         pod.remove().await?;
     }
-    drop(other_ends);
+    drop((other_ends, flood));
     fuse.end().await
 }

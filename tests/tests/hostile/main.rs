@@ -7,6 +7,7 @@ mod limits;
 mod locks;
 mod messages;
 mod neighbours;
+mod probes;
 mod process_1;
 mod sandboxes;
 mod support;

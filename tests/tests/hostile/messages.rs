@@ -5,15 +5,17 @@ use std::io::{IoSlice, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use anyhow::{Context, Result, ensure};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::ensure_serving;
+use crate::support::{ensure_serving, processor_time, time_inside};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
@@ -53,6 +55,64 @@ pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) 
     std::thread::sleep(Duration::from_millis(100));
     kill(shim, Signal::SIGCONT)?;
     Ok(other_ends)
+}
+
+/// Messages to a container's notify socket without a break, until this is dropped.
+pub struct Flood(Arc<AtomicBool>);
+
+impl Flood {
+    pub fn begin(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Self> {
+        let bundles = node.directory_inside()?.join("state/io.containerd.runtime.v2.task/k8s.io");
+        let directory = File::open(bundles.join(pod.id(container)?))?;
+        let client = UnixDatagram::unbound()?;
+        client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;
+        client.set_write_timeout(Some(Duration::from_millis(100)))?;
+        let flood = Self(Arc::default());
+        let over = flood.0.clone();
+        std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                // The socket ends with its pod.
+                if client.send(b"STATUS=busy").is_err() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        Ok(flood)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// H5: each message took half a millisecond of the shim's thread.
+#[tokio::test]
+async fn h5_a_flood_of_messages_costs_the_container() -> Result<()> {
+    const WINDOW: Duration = Duration::from_secs(5);
+    let node = Containerd::connect().await?;
+    let mut pod =
+        Pod::new("flooding").annotate("plan", "s1+s2+s3+s4=sidecar, app=main").container(Program::new("app"));
+    let names = ["s1", "s2", "s3", "s4"];
+    for name in names {
+        pod = pod.annotate(&format!("ready.{name}"), "notify;fail=100000").container(Program::new(name));
+    }
+    let mut pod = pod.run(&node, Runtime::Podshim).await?;
+    pod.start_all(&names).await?;
+    let floods = names.map(|name| Flood::begin(&node, &pod, name));
+    let shim = pod.shim_pid()?;
+    let (before, inside) = (processor_time(shim)?, time_inside(&node, &pod)?);
+    wait::quiet_time(WINDOW).await;
+    let (own, inside) =
+        (processor_time(shim)?.own - before.own, time_inside(&node, &pod)?.saturating_sub(inside));
+    println!("in {WINDOW:?}: {own:?} of the shim, {inside:?} in the pod");
+    ensure!(own <= Duration::from_millis(300), "{own:?} of the shim");
+    ensure!(inside >= Duration::from_millis(50), "{inside:?} in the pod: nothing was received");
+    pod.start("app").await?;
+    ensure_serving(&pod, "s1").await?;
+    drop(floods);
+    pod.remove().await
 }
 
 /// Issue 18: the container decided how long the close of a received descriptor took, on the shim's only thread.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::Event::Starting;
 use e2e::durations::pace;
 use e2e::instance::status_number;
+use e2e::timeline::Timeline;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::time::Instant;
 
-use crate::support::{ensure_serving, processor_time, time_inside};
+use crate::support::{PROMPT, ensure_serving, processor_time, time_inside};
 
 /// On an idle machine a pod has used up its initial credit of processor time after this.
 const SETTLED: Duration = Duration::from_secs(12);
@@ -23,8 +25,12 @@ const MOST: Duration = Duration::from_millis(2000 + 400);
 /// What the shim's own process may use in a window: unoptimised, with all its log lines.
 const MOST_OF_ITS_OWN: Duration = Duration::from_millis(1500);
 
+fn sidecars(count: usize) -> Vec<String> {
+    (1..=count).map(|number| format!("s{number}")).collect()
+}
+
 pub fn restarting(count: usize) -> Pod {
-    let names: Vec<_> = (1..=count).map(|number| format!("s{number}")).collect();
+    let names = sidecars(count);
     let mut pod = Pod::new("restarts").annotate("plan", &(names.join("+") + "=sidecar, app=main"));
     for name in names {
         pod = pod
@@ -36,7 +42,7 @@ pub fn restarting(count: usize) -> Pod {
 }
 
 pub fn probing(count: usize) -> Pod {
-    let names: Vec<_> = (1..=count).map(|number| format!("s{number}")).collect();
+    let names = sidecars(count);
     let mut pod = Pod::new("probes").annotate("plan", &(names.join("+") + "=sidecar, app=main"));
     for name in names {
         pod = pod
@@ -95,6 +101,41 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     start(&mut pod, 10).await?;
     ensure_bounded(&node, &pod, begun).await?;
     ensure_serving(&pod, "app").await?;
+    stop(pod).await
+}
+
+/// H7: in a stop that an ill-willed main makes last for a year the sidecars are restarted for it (R2), and share the fifth too:
+/// each took a call of the OCI runtime a second.
+#[tokio::test]
+async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
+    const COUNT: usize = 10;
+    let node = Containerd::connect().await?;
+    let mut pod = restarting(COUNT)
+        .annotate("grace", "8760h")
+        .annotate("plan", &format!("{}=sidecar, app=main, deaf=main, x=main", sidecars(COUNT).join("+")))
+        .annotate("fatal.x", "exit")
+        .container(Program::new("deaf").ignores_term())
+        .container(Program::new("x").runs_for(Duration::from_secs(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    start(&mut pod, COUNT).await?;
+    pod.start("deaf").await?;
+    pod.start("x").await?;
+    pod.wait_exited("x", PROMPT * 2).await?;
+    let shim = pod.shim_pid()?;
+    wait::quiet_time(SETTLED).await;
+    let (before, inside_before) = (processor_time(shim)?, time_inside(&node, &pod)?);
+    let runs = |timeline: Timeline| -> usize {
+        sidecars(COUNT).iter().map(|name| timeline.count(name, Starting)).sum()
+    };
+    let runs_before = runs(pod.timeline()?);
+    wait::quiet_time(WINDOW).await;
+    let inside = time_inside(&node, &pod)?.saturating_sub(inside_before);
+    let called = (processor_time(shim)?.called - before.called).saturating_sub(inside);
+    println!("of a processor in {WINDOW:?} of a stop: {called:?} by what the shim has called");
+    ensure!(called <= MOST, "{called:?} in {WINDOW:?}");
+    ensure!(runs(pod.timeline()?) > runs_before, "no sidecar was restarted for a main that lives");
+    ensure_serving(&pod, "deaf").await?;
     stop(pod).await
 }
 

@@ -118,17 +118,6 @@ impl Cgroup {
         Some((directory.to_owned(), fs::metadata(directory).ok()?.ino()))
     }
 
-    /// Whether a process is in the group or in one below it. False if the shim is in it too: then the group is not the
-    /// container's own, and does not show which process is the container's.
-    pub fn holds(&self, pid: Pid) -> bool {
-        let Some(own) = self.process_directory() else { return false };
-        let is_below = |pid| {
-            Self::of_pid(pid)
-                .is_ok_and(|cgroup| cgroup.process_directory().is_some_and(|path| path.starts_with(own)))
-        };
-        is_below(pid) && !is_below(nix::unistd::getpid())
-    }
-
     /// The current statistics. Absent files and controllers count as nothing.
     pub fn stats(&self) -> Stats {
         match self {

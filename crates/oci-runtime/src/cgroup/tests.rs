@@ -57,7 +57,7 @@ fn a_systemd_path_without_systemd_is_found_where_the_runtime_put_it() {
         let directory = cgroup.process_directory().unwrap().to_owned();
         assert!(directory.ends_with(&path), "{}", directory.display());
         assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [created.process.pid()]);
-        assert!(cgroup.holds(created.process.pid()));
+        assert!(Membership::of(&cgroup, created.process.pid()).unwrap().has(created.process.pid()));
         test.container.pause(Some(&cgroup)).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         test.container.resume(Some(&cgroup)).await.unwrap();

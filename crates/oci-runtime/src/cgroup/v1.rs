@@ -73,11 +73,22 @@ impl Hierarchies {
 
     /// The directory that lists the container's processes: runtimes always join the first two of these.
     pub(super) fn process_directory(&self) -> Option<&Path> {
-        self.devices
-            .as_deref()
-            .or(self.freezer.as_deref())
-            .or(self.pids.as_deref())
-            .or(self.memory.as_deref())
+        self.process_hierarchy().map(|(_, directory)| directory)
+    }
+
+    /// The controller whose directory that is.
+    pub(super) fn process_controller(&self) -> Option<&'static str> {
+        self.process_hierarchy().map(|(controller, _)| controller)
+    }
+
+    fn process_hierarchy(&self) -> Option<(&'static str, &Path)> {
+        let candidates = [
+            ("devices", &self.devices),
+            ("freezer", &self.freezer),
+            ("pids", &self.pids),
+            ("memory", &self.memory),
+        ];
+        candidates.into_iter().find_map(|(controller, directory)| Some((controller, directory.as_deref()?)))
     }
 }
 

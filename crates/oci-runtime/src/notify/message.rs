@@ -1,4 +1,4 @@
-//! What a datagram says.
+//! What a datagram says, and what the shim hears of it.
 
 /// Longest datagram that is read, as in systemd; longer ones are dropped.
 pub(super) const MESSAGE_LONGEST: usize = 4096;
@@ -7,16 +7,16 @@ pub(crate) const STATUS_LONGEST: usize = 128;
 
 /// The part of a datagram that podshim uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Message {
+pub(crate) struct Message {
     /// Whether it has `READY=1`.
-    pub readiness: Readiness,
+    pub(crate) readiness: Readiness,
     /// `STATUS=`, cut to fit into one line.
-    pub status: Option<String>,
+    pub(crate) status: Option<String>,
 }
 
 /// Whether a program reports that it is ready.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Readiness {
+pub(crate) enum Readiness {
     /// It does not say.
     #[default]
     NotReported,
@@ -24,9 +24,22 @@ pub enum Readiness {
     Ready,
 }
 
+/// What a container has said with its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// It is ready. It is heard no more.
+    Ready,
+    /// It is not, and this is its status.
+    Status(String),
+    /// The sender of a message is no process of the container.
+    Stranger,
+    /// Its messages cannot be received, for this reason.
+    Deaf(String),
+}
+
 impl Message {
     /// Reads `KEY=value` lines and skips those that podshim does not use.
-    pub fn parse(datagram: &[u8]) -> Self {
+    pub(crate) fn parse(datagram: &[u8]) -> Self {
         let mut message = Self::default();
         for line in datagram.split(|byte| *byte == b'\n') {
             if line == b"READY=1" {
@@ -37,5 +50,13 @@ impl Message {
             }
         }
         message
+    }
+
+    /// What the shim hears if a process of the container has sent it.
+    pub(super) fn statement(self) -> Option<Statement> {
+        match (self.readiness, self.status) {
+            (Readiness::Ready, _) => Some(Statement::Ready),
+            (Readiness::NotReported, status) => status.map(Statement::Status),
+        }
     }
 }

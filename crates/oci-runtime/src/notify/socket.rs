@@ -1,60 +1,65 @@
-//! The socket in the bundle, and the task that takes the helper's reports.
+//! The shim's side of a notify socket: the socket in the bundle, its keeper, and the task that takes reports.
+//!
+//! The shim reads no message and looks up no sender.
 
 use std::{
+    cell::Cell,
     fs::File,
     io,
     mem::size_of,
     os::{
-        fd::AsRawFd,
+        fd::{AsFd, AsRawFd},
         unix::{
             fs::{OpenOptionsExt, PermissionsExt},
             net::UnixDatagram,
         },
     },
     path::Path,
+    rc::Rc,
 };
 
-use tokio::{io::Interest, task::JoinHandle};
+use nix::{
+    errno::Errno,
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    task::JoinHandle,
+};
 use tracing::warn;
 
 use crate::{
-    async_file, bundle::Bundle, busy, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
+    async_file,
+    bundle::Bundle,
+    cgroup::{Cgroup, Membership},
+    helper_process::{self, HelperProcess},
+    process::Process,
     reaper::Reaper,
 };
 
-use super::message::Message;
-use super::relay::{self, PassedDescriptors, Relay};
+use super::keeper;
+use super::message::Statement;
+use super::protocol::{Order, REPORT_LONGEST, Report};
 
 #[cfg(test)]
 mod tests;
-
-/// The sender of a datagram: the process that the kernel vouches for, pinned so that its pid stays valid for questions.
-#[derive(Debug)]
-pub struct Sender(Process);
-
-impl Sender {
-    /// Whether the sender is a process of the container that has these groups. A sender that is gone counts as outside:
-    /// a helper that ends right after its message must wait until the message was taken (`systemd-notify` does).
-    pub fn is_in(&self, cgroup: &Cgroup) -> bool {
-        let inside = cgroup.holds(self.0.pid());
-        // Checked last: while the process lives, no other process can have its pid.
-        inside && self.0.is_running()
-    }
-}
 
 /// The socket of one container, from its first create to its delete. Dropping this closes it; its file is removed with
 /// the bundle.
 #[derive(Debug)]
 pub struct NotifySocket {
     task: JoinHandle<()>,
-    // The helper has the socket. Dropping this kills the helper, which closes the socket and what is still queued in
-    // it, so that the shim never has to.
+    shim: Rc<AsyncFd<File>>,
+    run: Rc<Cell<u32>>,
+    // It has the socket. Dropping this kills it and its receiver, which closes the socket and what is still queued in it,
+    // so that the shim never has to.
     #[cfg_attr(not(test), expect(dead_code, reason = "its being there is all it is for"))]
-    helper: HelperProcess,
+    keeper: HelperProcess,
 }
 
 impl NotifySocket {
-    /// Makes the socket in the bundle and listens on the current `LocalSet`: `receive` gets each message with its sender.
+    /// Makes the socket in the bundle. From [`Self::receive_from`] on, `receive` gets on the current `LocalSet` what the container
+    /// says.
     ///
     /// Every user of the container may connect. No other process can: only root may enter the bundle.
     ///
@@ -63,43 +68,64 @@ impl NotifySocket {
     pub fn listen(
         reaper: &Reaper,
         bundle: &Bundle,
-        receive: impl Fn(Sender, Message) + 'static,
+        receive: impl Fn(Statement) + 'static,
     ) -> io::Result<Self> {
-        Self::listen_on(reaper, bind(&bundle.notify_socket_path())?, receive)
+        let socket = bind(&bundle.notify_socket_path())?;
+        let (shim, keepers) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (from, to) = (socket.as_raw_fd(), keepers.as_raw_fd());
+        let files = [socket.as_fd(), keepers.as_fd()];
+        // SAFETY: the job does not panic and takes no lock.
+        let (keeper, _exit) =
+            unsafe { helper_process::run(reaper, c"podshim-notify", &files, || keeper::keep(from, to)) }?;
+        let shim = Rc::new(async_file::register(File::from(shim), Interest::READABLE)?);
+        let run = Rc::new(Cell::new(0));
+        let task = tokio::task::spawn_local(take_reports(shim.clone(), run.clone(), receive));
+        Ok(Self { task, shim, run, keeper })
     }
 
-    fn listen_on(
-        reaper: &Reaper,
-        socket: UnixDatagram,
-        receive: impl Fn(Sender, Message) + 'static,
-    ) -> io::Result<Self> {
-        let Relay { reports, helper } = Relay::start(reaper, socket.into())?;
-        let reports = async_file::register(File::from(reports), Interest::READABLE)?;
-        let task = tokio::task::spawn_local(async move {
-            let mut room = relay::room();
-            // The helper limits its rate, and with it the rate of this loop.
-            while let Ok(mut readable) = reports.readable().await {
-                match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
-                    Ok(Some(report)) => {
-                        busy::during("a container's message", || {
-                            receive(Sender(report.sender), Message::parse(report.text));
-                        });
-                        if report.rights == PassedDescriptors::Some {
-                            relay::acknowledge(reports.get_ref());
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        warn!(%error, "the helper of a notify socket has ended: READY=1 of its container is no longer received");
-                        return;
-                    }
+    /// A new run of the container begins, with this process: from now on its messages count, which come from its groups.
+    pub fn receive_from(&self, cgroup: Option<&Cgroup>, init: &Process) {
+        self.run.set(self.run.get().wrapping_add(1));
+        let container = cgroup.and_then(|cgroup| Membership::of(cgroup, init.pid()));
+        // Else another process may have its pid.
+        let container = container.filter(|_| init.is_running());
+        self.order(&Order::Receive { run: self.run.get(), container });
+    }
+
+    /// The container's process has ended: nothing of podshim's stays in its groups.
+    pub fn ended(&self) {
+        self.order(&Order::Idle);
+    }
+
+    fn order(&self, order: &Order) {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        if let Err(error) = send(self.shim.get_ref().as_raw_fd(), &order.encode(), flags) {
+            warn!(%error, "the helper of a notify socket does not answer: READY=1 of its container is not received");
+        }
+    }
+}
+
+/// A report comes once a second, and at the end of a run.
+async fn take_reports(shim: Rc<AsyncFd<File>>, run: Rc<Cell<u32>>, receive: impl Fn(Statement)) {
+    let mut packet = [0; REPORT_LONGEST];
+    while let Ok(mut readable) = shim.readable().await {
+        match recv(shim.get_ref().as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN) => readable.clear_ready(),
+            Err(Errno::EINTR) => {}
+            Ok(length) if length > 0 => {
+                let report = Report::decode(&packet[..length]).filter(|report| report.run == run.get());
+                if let Some(report) = report {
+                    receive(report.statement);
                 }
-                tokio::task::coop::consume_budget().await;
             }
-        });
-        Ok(Self { task, helper })
+            Ok(_) | Err(_) => {
+                warn!(
+                    "the helper of a notify socket has ended: READY=1 of its container is no longer received"
+                );
+                return;
+            }
+        }
     }
 }
 
@@ -124,7 +150,7 @@ fn bind(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::bind(address)?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o666))?;
     set(&socket, libc::SO_PASSCRED)?;
-    // From Linux 6.5. Before, the helper pins the pid of the credentials as soon as it has read it.
+    // From Linux 6.5. Before, the receiver pins the pid of the credentials as soon as it has read it.
     let _ = set(&socket, libc::SO_PASSPIDFD);
     // Not SO_PASSRIGHTS=0 (Linux 6.16): the barrier of sd_notify is a descriptor, and without it systemd-notify fails.
     Ok(socket)

@@ -5,27 +5,27 @@
 
 use std::{
     fmt, fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::fs::MetadataExt,
     },
+    time::Duration,
 };
 
 use nix::{
+    errno::Errno,
     ifaddrs::getifaddrs,
+    poll::PollFlags,
     sched::{CloneFlags, setns},
     sys::{
-        socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socket},
+        socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt},
         stat::fstat,
     },
 };
-use tokio::{
-    net::{TcpSocket, TcpStream},
-    time::Instant,
-};
 
-use crate::{helper_thread, process::Process};
+use super::deadline::{Connection, Failed, now, wait_for};
+use crate::process::Process;
 
 /// The most addresses of the pod that are tried: a container may be able to give itself any number.
 const POD_ADDRESSES_MOST: usize = 16;
@@ -58,67 +58,71 @@ enum Refusal {
     Other(String),
 }
 
-/// Connects to the first address of `endpoint` that accepts. An address that does not answer leaves the others their
-/// share of the time until `deadline`. The caller ends the last attempt. Cancel-safe.
-pub(super) async fn connect(
+/// Connects to the first address of `endpoint` that accepts, in the network namespace of `process`, in which the calling thread
+/// stays. An address that does not answer leaves the others their share of the time until `deadline`.
+pub(super) fn connect(
     process: &Process,
     endpoint: Endpoint,
-    deadline: Instant,
-) -> Result<(TcpStream, SocketAddr), String> {
+    home: HomeNetwork,
+    deadline: Duration,
+) -> Result<(Connection, SocketAddr), Failed> {
     let namespace = match process.open_namespace("net") {
         Ok(namespace) => OwnedFd::from(namespace),
-        Err(error) => return Err(format!("cannot be probed: no network namespace: {error}")),
+        Err(error) => {
+            return Err(Failed::Because(format!("cannot be probed: no network namespace: {error}")));
+        }
     };
-    let sockets =
-        helper_thread::run("probe", move || sockets_in(&namespace, endpoint)).await.map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EADDRNOTAVAIL) => "is not an address of the container".to_owned(),
-                _ => format!("cannot be probed: {error}"),
-            }
-        })?;
-    let (mut left, is_only) = (sockets.len(), sockets.len() == 1);
+    let addresses = addresses_in(&namespace, endpoint, home).map_err(|error| {
+        Failed::Because(match error.raw_os_error() {
+            Some(libc::EADDRNOTAVAIL) => "is not an address of the container".to_owned(),
+            _ => format!("cannot be probed: {error}"),
+        })
+    })?;
+    let (mut left, is_only) = (addresses.len(), addresses.len() == 1);
     let mut answer = Refusal::Refused;
-    for (address, socket) in sockets {
-        let share = deadline.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
+    for ip in addresses {
+        let address = SocketAddr::new(ip, endpoint.port);
+        let share = deadline.saturating_sub(now()) / u32::try_from(left).unwrap_or(1);
         left -= 1;
-        let attempt = connect_to(socket, address);
-        let attempt = match left {
-            0 => attempt.await,
-            _ => tokio::time::timeout(share, attempt)
-                .await
-                .unwrap_or_else(|_| Err(Refusal::Other("no answer".to_owned()))),
+        let until = if left == 0 { deadline } else { now() + share };
+        let refusal = match connect_to(address, until) {
+            Ok(stream) => return Ok((Connection::new(stream, deadline), address)),
+            Err(Failed::OutOfTime) if left == 0 => return Err(Failed::OutOfTime),
+            Err(Failed::OutOfTime) => "no answer".to_owned(),
+            Err(Failed::Because(why)) if why == io::Error::from(Errno::ECONNREFUSED).to_string() => continue,
+            Err(Failed::Because(why)) => why,
         };
-        match (attempt, &answer) {
-            (Ok(stream), _) => return Ok((stream, address)),
-            (Err(Refusal::Other(why)), Refusal::Refused) if is_only => answer = Refusal::Other(why),
-            (Err(Refusal::Other(why)), Refusal::Refused) => {
-                answer = Refusal::Other(format!("{why} at {}", address.ip()));
-            }
-            (Err(_), _) => {}
+        if answer == Refusal::Refused {
+            answer = Refusal::Other(if is_only { refusal } else { format!("{refusal} at {ip}") });
         }
     }
-    match answer {
-        Refusal::Refused => Err("refused".to_owned()),
-        Refusal::Other(why) => Err(why),
-    }
+    Err(Failed::Because(match answer {
+        Refusal::Refused => "refused".to_owned(),
+        Refusal::Other(why) => why,
+    }))
 }
 
-/// A socket stays in the namespace in which it was made, no matter which thread uses it.
-async fn connect_to(socket: OwnedFd, address: SocketAddr) -> Result<TcpStream, Refusal> {
-    match TcpSocket::from_std_stream(socket.into()).connect(address).await {
-        Ok(stream) => Ok(stream),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Refusal::Refused),
-        Err(error) => Err(Refusal::Other(error.to_string())),
+fn connect_to(address: SocketAddr, until: Duration) -> Result<TcpStream, Failed> {
+    let socket = tcp_socket(address.ip())?;
+    match nix::sys::socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
+        Ok(()) => {}
+        Err(Errno::EINPROGRESS) => {
+            wait_for(socket.as_fd(), PollFlags::POLLOUT, until)?;
+            match getsockopt(&socket, sockopt::SocketError)? {
+                0 => {}
+                error => return Err(Errno::from_raw(error).into()),
+            }
+        }
+        Err(error) => return Err(error.into()),
     }
+    Ok(socket.into())
 }
 
-/// Makes a non-blocking TCP socket in a network namespace for each address to be tried. The calling thread stays in
-/// that namespace.
-fn sockets_in(namespace: &OwnedFd, endpoint: Endpoint) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
-    let owner = NamespaceOwner::of(namespace)?;
+/// The addresses to try. The calling thread stays in that namespace.
+fn addresses_in(namespace: &OwnedFd, endpoint: Endpoint, home: HomeNetwork) -> io::Result<Vec<IpAddr>> {
+    let owner = home.owner_of(namespace)?;
     setns(namespace, CloneFlags::CLONE_NEWNET)?;
-    let addresses = addresses(endpoint.host, owner)?.into_iter();
-    addresses.map(|ip| Ok((SocketAddr::new(ip, endpoint.port), tcp_socket(ip)?))).collect()
+    addresses(endpoint.host, owner)
 }
 
 /// The addresses to try, in this order, in the thread's network namespace. Fails with EADDRNOTAVAIL for a host that is
@@ -146,12 +150,21 @@ pub(super) enum NamespaceOwner {
     Node,
 }
 
-impl NamespaceOwner {
+/// The network namespace in which the shim is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HomeNetwork(u64, u64);
+
+impl HomeNetwork {
     /// Call it before the calling thread enters another namespace.
-    pub(super) fn of(namespace: &OwnedFd) -> io::Result<Self> {
-        let (own, other) = (fs::metadata("/proc/self/ns/net")?, fstat(namespace.as_fd())?);
-        let is_own = (own.dev(), own.ino()) == (other.st_dev, other.st_ino);
-        Ok(if is_own { Self::Node } else { Self::Pod })
+    pub(super) fn of_this_thread() -> io::Result<Self> {
+        let own = fs::metadata("/proc/thread-self/ns/net")?;
+        Ok(Self(own.dev(), own.ino()))
+    }
+
+    pub(super) fn owner_of(self, namespace: &OwnedFd) -> io::Result<NamespaceOwner> {
+        let other = fstat(namespace.as_fd())?;
+        let is_own = (self.0, self.1) == (other.st_dev, other.st_ino);
+        Ok(if is_own { NamespaceOwner::Node } else { NamespaceOwner::Pod })
     }
 }
 

@@ -3,55 +3,32 @@
 //! Owns the request and the rule for a valid answer. Reads little and follows no redirect: the other side is the
 //! container's program, which is not trusted.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::Instant,
-};
-
-use super::connect::{Endpoint, connect};
-use super::result::{ProbeResult, timed_out};
-use crate::process::Process;
+use super::deadline::{Connection, Failed};
 
 /// The most that is read of an answer. A usual answer fits: unread bytes would turn the close into a reset, which
 /// servers log.
 const ANSWER_LONGEST: usize = 4096;
 
-/// Sends `GET path` to `endpoint` inside the network namespace of `process`; succeeds with a status from 200 to 399
-/// within `timeout`, which covers the whole attempt.
-///
-/// Only the first address that accepts is asked. A redirect counts as success and is not followed: it could lead
-/// anywhere (DESIGN §6). Cancel-safe.
-pub async fn http(process: &Process, endpoint: Endpoint, path: &str, timeout: Duration) -> ProbeResult {
-    let attempt = async {
-        let (stream, address) = connect(process, endpoint, Instant::now() + timeout).await?;
-        match status(stream, address, path).await {
-            Ok(Some(200..=399)) => Ok(()),
-            Ok(Some(status)) => Err(status.to_string()),
-            Ok(None) => Err("no HTTP answer".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    };
-    let failure = match tokio::time::timeout(timeout, attempt).await {
-        Ok(Ok(())) => return ProbeResult::Success,
-        Ok(Err(reason)) => reason,
-        Err(_) => timed_out(timeout),
-    };
-    ProbeResult::Failure(format!("http:{endpoint}{path}: {failure}"))
+pub(super) fn check(connection: Connection, address: SocketAddr, path: &str) -> Result<(), Failed> {
+    match status(connection, address, path)? {
+        Some(200..=399) => Ok(()),
+        Some(status) => Err(Failed::Because(status.to_string())),
+        None => Err(Failed::Because("no HTTP answer".to_owned())),
+    }
 }
 
-async fn status(mut stream: TcpStream, address: SocketAddr, path: &str) -> io::Result<Option<u16>> {
+fn status(mut connection: Connection, address: SocketAddr, path: &str) -> Result<Option<u16>, Failed> {
     // One write: some servers answer a request that comes in pieces with 400.
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: podshim\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(request.as_bytes()).await?;
+    connection.write_all(request.as_bytes())?;
     let mut answer = vec![0; ANSWER_LONGEST];
     let mut length = 0;
     while length < answer.len() && !answer[..length].contains(&b'\n') {
-        match stream.read(&mut answer[length..]).await? {
+        match connection.read(&mut answer[length..])? {
             0 => break,
             more => length += more,
         }

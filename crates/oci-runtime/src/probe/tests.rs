@@ -1,9 +1,11 @@
 //! Probes of a real container, and of a network namespace made for the test.
 
 use std::{
+    cell::RefCell,
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
+    rc::Rc,
     time::Duration,
 };
 
@@ -22,10 +24,41 @@ use crate::{
 };
 
 mod addresses;
+mod charge;
 mod grpc;
 mod hostile;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static REAPER: RefCell<Option<Reaper>> = const { RefCell::new(None) };
+    static PROBER: Prober = Prober::default();
+}
+
+/// The reaper of this test: a process has one.
+fn reaper() -> Reaper {
+    REAPER.with_borrow_mut(|reaper| reaper.get_or_insert_with(|| Reaper::start().unwrap()).clone())
+}
+
+/// One attempt, by the prober of this test.
+async fn ask(process: &Process, question: Question, timeout: Duration) -> ProbeResult {
+    let process = Process::open(process.pid()).unwrap_or(Process::exited(process.pid()));
+    let asked = Asked { process: Rc::new(process), cgroup: None };
+    let (reaper, prober) = (reaper(), PROBER.with(Clone::clone));
+    prober.ask(&reaper, &asked, &question, timeout).await
+}
+
+async fn tcp(process: &Process, endpoint: Endpoint, timeout: Duration) -> ProbeResult {
+    ask(process, Question::Tcp(endpoint), timeout).await
+}
+
+async fn http(process: &Process, endpoint: Endpoint, path: &str, timeout: Duration) -> ProbeResult {
+    ask(process, Question::Http { endpoint, path: path.to_owned() }, timeout).await
+}
+
+async fn file(process: &Process, path: &str, timeout: Duration) -> ProbeResult {
+    ask(process, Question::File(path.to_owned()), timeout).await
+}
 
 #[test]
 fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
@@ -85,7 +118,7 @@ fn loopback(listener: &TcpListener) -> Endpoint {
 /// Runs a test with a process in a network namespace that has a listener on 127.0.0.1.
 fn with_listener(test: impl AsyncFnOnce(&Process, TcpListener)) {
     run(async {
-        let reaper = Reaper::start().unwrap();
+        let reaper = reaper();
         let (child, listener) = namespace_with_listener(&reaper).await;
         test(&child.process, listener).await;
         child.process.signal(SignalNumber::KILL).unwrap();
@@ -108,7 +141,7 @@ fn bring_loopback_up() -> io::Result<()> {
 #[test]
 fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
     run(async {
-        let reaper = Reaper::start().unwrap();
+        let reaper = reaper();
         let (child, listener) = namespace_with_listener(&reaper).await;
         let open = loopback(&listener);
         assert_eq!(within(tcp(&child.process, open, TIMEOUT)).await, ProbeResult::Success);
@@ -223,6 +256,7 @@ async fn with_volume(volume: &Path) -> (TestContainer, Launched) {
             "destination": "/shared", "type": "bind", "source": volume, "options": ["bind"]
         }));
     });
+    REAPER.set(Some(test.reaper.clone()));
     let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
     test.container.start().await.unwrap();
     (test, created)
@@ -245,10 +279,7 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         link("inside", "/tmp/ready");
         link("itself", "itself");
         let (test, created) = with_volume(&links).await;
-        let checks = FileChecks::default();
-        let check = async |path: &str| {
-            within(file(&test.reaper, &created.process, path, &checks.clone(), TIMEOUT)).await
-        };
+        let check = async |path: &str| within(file(&created.process, path, TIMEOUT)).await;
         assert_eq!(check("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");
         std::fs::write(test.container.bundle().rootfs().join("tmp/ready"), "").unwrap();
         for path in ["/tmp/ready", "/shared/inside", "/tmp", "/../tmp/ready", "/shared/../tmp/ready"] {

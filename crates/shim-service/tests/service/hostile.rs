@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use containerd_shim_protos::shim::shim::*;
 use containerd_shim_protos::types::task::Status;
+use nix::time::{ClockId, clock_gettime};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{Pod, with_pod};
@@ -132,34 +133,54 @@ fn u2_a_flood_of_one_log_delays_no_other_gate_and_no_answer() {
     });
 }
 
+/// Runs `s1`, whose gate is `notify`, and sends messages to its socket without a break, from three threads.
+async fn flooded_with_messages(pod: &Pod) -> [Beside; 3] {
+    let annotations = [
+        (NAME, "s1"),
+        ("podshim.io/plan", "s1=sidecar, app=main"),
+        ("podshim.io/ready.s1", "notify;fail=100000"),
+    ];
+    let bundle = pod.bundle("s1", "exec sleep 60", &annotations);
+    let spec = fs::read_to_string(bundle.join("config.json")).unwrap();
+    let mut spec: serde_json::Value = serde_json::from_str(&spec).unwrap();
+    spec["mounts"] = serde_json::json!([{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]);
+    fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+    pod.create("s1").await.unwrap();
+    pod.start("s1").await.unwrap();
+    let flood = [(); 3].map(|()| {
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.connect(bundle.join("notify.sock")).unwrap();
+        // A sender that blocks must not keep the test from its end.
+        socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        // For a message with an effect, podshim looks up the sender's cgroup.
+        Beside::begin(move || socket.send(b"STATUS=busy"))
+    });
+    for sender in &flood {
+        sender.wait_for(1 << 10).await;
+    }
+    flood
+}
+
 /// Messages without a break on the socket of a `notify` gate.
 #[test]
 fn u2_a_flood_of_messages_delays_no_answer() {
     with_pod(async |pod| {
-        let annotations = [
-            (NAME, "s1"),
-            ("podshim.io/plan", "s1=sidecar, app=main"),
-            ("podshim.io/ready.s1", "notify;fail=100000"),
-        ];
-        let bundle = pod.bundle("s1", "exec sleep 60", &annotations);
-        let spec = fs::read_to_string(bundle.join("config.json")).unwrap();
-        let mut spec: serde_json::Value = serde_json::from_str(&spec).unwrap();
-        spec["mounts"] = serde_json::json!([{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]);
-        fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
-        pod.create("s1").await.unwrap();
-        pod.start("s1").await.unwrap();
-        let flood = [(); 3].map(|()| {
-            let socket = UnixDatagram::unbound().unwrap();
-            socket.connect(bundle.join("notify.sock")).unwrap();
-            // A sender that blocks must not keep the test from its end.
-            socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            // For a message with an effect, podshim looks up the sender's cgroup.
-            Beside::begin(move || socket.send(b"STATUS=busy"))
-        });
-        for sender in &flood {
-            sender.wait_for(1 << 10).await;
-        }
+        let _flood = flooded_with_messages(&pod).await;
         ensure_answered(&pod, &["s1"]).await;
+    });
+}
+
+/// H5: each of them cost the shim's thread half a millisecond of a processor, outside of the pod's cgroup.
+#[test]
+fn h5_a_flood_of_messages_takes_none_of_the_shims_thread() {
+    with_pod(async |pod| {
+        let _flood = flooded_with_messages(&pod).await;
+        let used = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
+        let before = used();
+        sleep(Duration::from_secs(3)).await;
+        let taken = used() - before;
+        println!("{taken:?} of the shim's thread in 3 s");
+        assert!(taken < Duration::from_millis(60), "{taken:?}");
     });
 }
 

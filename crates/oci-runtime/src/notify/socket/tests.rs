@@ -18,21 +18,31 @@ use nix::{
 };
 use tokio::time::Instant;
 
-use super::super::message::{MESSAGE_LONGEST, Readiness, STATUS_LONGEST};
+use super::super::message::{MESSAGE_LONGEST, Message, Readiness, STATUS_LONGEST};
 use super::*;
 use crate::{
-    runtime::CreateOptions,
+    process::SignalNumber,
+    runtime::{CreateOptions, Launched},
     stdio::ChildStdio,
     test_support::{TestContainer, run, until, until_ended, within},
 };
 
-type Messages = Rc<RefCell<Vec<(Sender, Message)>>>;
+mod charge;
 
-fn listen(reaper: &Reaper, bundle: &Bundle) -> (Messages, NotifySocket) {
-    let messages = Messages::default();
-    let received = messages.clone();
-    let receive = move |sender, message| received.borrow_mut().push((sender, message));
-    (messages, NotifySocket::listen(reaper, bundle, receive).unwrap())
+type Statements = Rc<RefCell<Vec<Statement>>>;
+
+fn listen(reaper: &Reaper, bundle: &Bundle) -> (Statements, NotifySocket) {
+    let all = Statements::default();
+    let received = all.clone();
+    let receive = move |statement| received.borrow_mut().push(statement);
+    (all, NotifySocket::listen(reaper, bundle, receive).unwrap())
+}
+
+/// The same for a container that has no groups of its own: this process is a stranger to it.
+fn listen_for_none(reaper: &Reaper, bundle: &Bundle) -> (Statements, NotifySocket) {
+    let (all, listener) = listen(reaper, bundle);
+    listener.receive_from(None, &Process::open(getpid()).unwrap());
+    (all, listener)
 }
 
 #[test]
@@ -50,8 +60,7 @@ fn messages_are_lines_of_which_two_mean_something() {
     assert_eq!(Message::parse(&long).status.map(|status| status.len()), Some(STATUS_LONGEST));
 }
 
-/// DESIGN §6: the kernel names the sender; datagrams that are too long or carry descriptors do no harm. The shim's own
-/// process is in no container, whichever group is asked.
+/// DESIGN §6: datagrams that are too long or carry descriptors do no harm, and a process that is in no container is a stranger.
 #[test]
 fn senders_are_known_and_descriptors_closed() {
     run(async {
@@ -60,26 +69,21 @@ fn senders_are_known_and_descriptors_closed() {
         let path = directory.path().join("x".repeat(120));
         std::fs::create_dir(&path).unwrap();
         let bundle = Bundle::new(&path);
-        let (messages, listener) = listen(&Reaper::start().unwrap(), &bundle);
+        let reaper = Reaper::start().unwrap();
+        let (all, listener) = listen_for_none(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         let parent = File::open(&path).unwrap();
         let address = format!("/proc/self/fd/{}/notify.sock", parent.as_raw_fd());
         client.connect(&address).unwrap();
         client.send(&[b'x'; MESSAGE_LONGEST + 1]).unwrap();
-        client.send(b"STATUS=one").unwrap();
+        client.send(b"WATCHDOG=1").unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(*all.borrow(), []);
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        until(|| messages.borrow().len() == 1).await;
         let before = descriptors();
-        let rights = [parent.as_raw_fd(); 3];
-        send_with(&client, b"READY=1", &rights);
-        until(|| messages.borrow().len() == 2).await;
-        // The additional one is the second sender's pidfd, which the test keeps.
-        assert_eq!(descriptors(), before + 1);
-        let own = Cgroup::of_pid(getpid()).unwrap();
-        for (sender, _) in messages.borrow().iter() {
-            assert_eq!(sender.0.pid(), getpid());
-            assert!(!sender.is_in(&own), "the shim's own groups are no container's");
-        }
+        send_with(&client, b"READY=1", &[parent.as_raw_fd(); 3]);
+        until(|| *all.borrow() == [Statement::Stranger]).await;
+        assert_eq!(descriptors(), before);
         drop(listener);
         until(|| client.send(b"READY=1").is_err()).await;
     });
@@ -111,14 +115,14 @@ fn send_with(client: &UnixDatagram, text: &[u8], rights: &[RawFd]) {
 }
 
 /// DESIGN §6: closing a descriptor that came along may take as long as the container likes: one that was received, one
-/// of too many for the buffer, one still queued when the socket is closed. The shim's thread closes none of them.
+/// of too many for the buffer, one still queued when the socket is closed. The shim has none of them.
 #[test]
 fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
         let reaper = Reaper::start().unwrap();
-        let (messages, listener) = listen(&reaper, &bundle);
+        let (all, listener) = listen_for_none(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let lingering = [Lingering::new(), Lingering::new()];
@@ -126,16 +130,24 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
         send_with(&client, b"STATUS=many", &[lingering[1].socket.as_raw_fd(); 253]);
         let closed = lingering.map(|lingering| lingering._other_end);
         let began = Instant::now();
-        until(|| messages.borrow().len() == 1).await;
-        // The helper closes the first one, and the second is in the queue.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(messages.borrow().len(), 1);
-        let helper = listener.helper.pid();
+        until(|| all.borrow().len() == 1).await;
+        // The receiver closes the first one, and the second is in the queue.
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        assert_eq!(all.borrow().len(), 1);
+        let (keeper, receiver) = (listener.keeper.pid(), receiver_of(&listener).unwrap());
         drop(listener);
-        until_ended(&helper.to_string()).await;
+        until_ended(&keeper.to_string()).await;
+        until_ended(&receiver).await;
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         drop(closed);
     });
+}
+
+/// The pid of the process that reads the socket now.
+fn receiver_of(listener: &NotifySocket) -> Option<String> {
+    let keeper = listener.keeper.pid();
+    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    children.split_whitespace().next().map(str::to_owned)
 }
 
 /// sd_notify_barrier(3): the descriptor is closed when all earlier messages were taken, so `systemd-notify` waits until
@@ -145,7 +157,8 @@ fn u2_a_barrier_ends_when_what_came_before_has_been_received() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let (messages, _listener) = listen(&Reaper::start().unwrap(), &bundle);
+        let reaper = Reaper::start().unwrap();
+        let (all, _listener) = listen_for_none(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
@@ -154,7 +167,9 @@ fn u2_a_barrier_ends_when_what_came_before_has_been_received() {
         send_with(&client, b"BARRIER=1", &[writer.as_raw_fd()]);
         drop(writer);
         drop(within(reader.readable()).await.unwrap());
-        assert_eq!(messages.borrow().first().map(|(_, message)| message.readiness), Some(Readiness::Ready));
+        // Its sender has been judged: the report is on its way.
+        drop(client);
+        until(|| *all.borrow() == [Statement::Stranger]).await;
     });
 }
 
@@ -165,7 +180,7 @@ fn u2_descriptors_do_not_push_the_sender_out() {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
         let reaper = Reaper::start().unwrap();
-        let (messages, _listener) = listen(&reaper, &bundle);
+        let (all, _listener) = listen_for_none(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let null = File::open("/dev/null").unwrap();
@@ -180,9 +195,8 @@ fn u2_descriptors_do_not_push_the_sender_out() {
         };
         let child = reaper.spawn(&mut command).unwrap();
         within(child.exit).await;
-        until(|| !messages.borrow().is_empty()).await;
-        assert_eq!(messages.borrow()[0].0.0.pid(), child.process.pid());
-        assert!(!messages.borrow()[0].0.0.is_running());
+        // A message without its sender is dropped.
+        until(|| *all.borrow() == [Statement::Stranger]).await;
     });
 }
 
@@ -190,30 +204,41 @@ fn u2_descriptors_do_not_push_the_sender_out() {
 #[test]
 fn a_sender_that_is_gone_is_in_no_container() {
     run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (launched, cgroup) = test.start().await;
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let reaper = Reaper::start().unwrap();
-        let (messages, _listener) = listen(&reaper, &bundle);
+        let (all, listener) = listen(&test.reaper, &bundle);
+        listener.receive_from(Some(&cgroup), &launched.process);
+        let keeper = Process::open(listener.keeper.pid()).unwrap();
+        keeper.signal(SignalNumber::new(libc::SIGSTOP as u32).unwrap()).unwrap();
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
-        let mut command = std::process::Command::new("true");
-        // SAFETY: send is one system call, between fork and exec.
+        let (mut command, init) = (std::process::Command::new("true"), launched.process.pid());
+        // SAFETY: what runs there makes system calls and allocates; no thread of the test holds a lock.
         unsafe {
             std::os::unix::process::CommandExt::pre_exec(&mut command, move || {
+                join_groups_of(init)?;
                 client.send(b"READY=1").map(drop)
             })
         };
-        let child = reaper.spawn(&mut command).unwrap();
-        let cgroup = Cgroup::of_pid(getpid()).unwrap();
+        let child = test.reaper.spawn(&mut command).unwrap();
         within(child.exit).await;
-        // Sent after the message above.
+        keeper.signal(SignalNumber::new(libc::SIGCONT as u32).unwrap()).unwrap();
+        // Sent after the message above, of which a stranger's is reported first or none.
         let last = UnixDatagram::unbound().unwrap();
         last.connect(bundle.notify_socket_path()).unwrap();
         last.send(b"STATUS=last").unwrap();
-        until(|| messages.borrow().last().is_some_and(|(_, message)| message.status.is_some())).await;
-        let messages = messages.borrow();
-        assert!(messages.iter().rev().skip(1).all(|(sender, _)| !sender.is_in(&cgroup)), "{messages:?}");
+        until(|| !all.borrow().is_empty()).await;
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert!(all.borrow().iter().all(|statement| *statement == Statement::Stranger), "{all:?}");
+        end(launched).await;
     });
+}
+
+async fn end(launched: Launched) {
+    launched.process.signal(SignalNumber::KILL).unwrap();
+    within(launched.exit).await;
 }
 
 /// Adds the calling process to every group that `pid` is in. Only the shim's tests may do so: only root may move
@@ -250,7 +275,8 @@ fn u2_only_processes_of_the_container_speak_for_it() {
         let (init, cgroup) = (created.process.pid(), Cgroup::of_pid(created.process.pid()).unwrap());
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let (messages, _listener) = listen(&test.reaper, &bundle);
+        let (all, listener) = listen(&test.reaper, &bundle);
+        listener.receive_from(Some(&cgroup), &created.process);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let socket = client.as_raw_fd();
@@ -263,9 +289,13 @@ fn u2_only_processes_of_the_container_speak_for_it() {
             }
             test.reaper.spawn(&mut command)
         };
+        // A run is heard until it is ready: each of these is a run of its own.
         let is_taken = async || {
-            until(|| !messages.borrow().is_empty()).await;
-            messages.borrow_mut().drain(..).all(|(sender, _)| sender.is_in(&cgroup))
+            until(|| !all.borrow().is_empty()).await;
+            let receiver = receiver_of(&listener).unwrap();
+            listener.receive_from(Some(&cgroup), &created.process);
+            until_ended(&receiver).await;
+            all.borrow_mut().drain(..).all(|statement| statement == Statement::Ready)
         };
 
         let outsider = spawn(|socket, _| {

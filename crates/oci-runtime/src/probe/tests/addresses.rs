@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, TcpStream};
 use nix::sys::socket::{Backlog, listen};
 
 use super::*;
-use crate::probe::connect::{NamespaceOwner, addresses};
+use crate::probe::connect::{HomeNetwork, NamespaceOwner, addresses};
 
 /// Addresses of a pod's interface. Here the loopback interface has them.
 const OF_THE_POD: [&str; 2] = ["10.88.0.7", "fd00:88::7"];
@@ -40,7 +40,7 @@ fn in_a_pod(test: impl AsyncFnOnce(&Process)) {
 /// The same, after the shell commands `first`.
 fn in_a_pod_after(first: &str, test: impl AsyncFnOnce(&Process)) {
     run(async {
-        let reaper = Reaper::start().unwrap();
+        let reaper = reaper();
         let [v4, v6] = OF_THE_POD;
         let script = format!(
             "{first}; ip link set lo up && ip addr add {v4}/24 dev lo && ip -6 addr add {v6}/64 dev lo nodad && \
@@ -142,8 +142,9 @@ fn u2_an_address_that_does_not_answer_keeps_no_other_from_being_tried() {
 #[test]
 fn u2_of_the_nodes_own_network_only_the_loopback_is_tried() {
     in_a_pod(async |process| {
+        let home = HomeNetwork::of_this_thread().unwrap();
         let owner_of =
-            |process: &Process| NamespaceOwner::of(&process.open_namespace("net").unwrap().into()).unwrap();
+            |process: &Process| home.owner_of(&process.open_namespace("net").unwrap().into()).unwrap();
         assert_eq!(owner_of(process), NamespaceOwner::Pod);
         let this = Process::open(nix::unistd::getpid()).unwrap();
         assert_eq!(owner_of(&this), NamespaceOwner::Node);

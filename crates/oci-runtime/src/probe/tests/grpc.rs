@@ -2,6 +2,10 @@
 
 use super::*;
 
+async fn grpc(process: &Process, port: u16, service: &str, timeout: Duration) -> ProbeResult {
+    ask(process, Question::Grpc { port, service: service.to_owned() }, timeout).await
+}
+
 /// The settings of a server, and a message that ends the stream.
 fn answer(message: &[u8]) -> Vec<u8> {
     let length = 5 + message.len() as u8;

@@ -194,11 +194,9 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         std::fs::write(of_the_node.join("secret"), "").unwrap();
         let volume = shared.path().join("volume");
         std::fs::create_dir(&volume).unwrap();
-        let (test, created) = with_volume(&volume).await;
+        let (_test, created) = with_volume(&volume).await;
         let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
-        let checks = FileChecks::default();
-        let check =
-            async |path: &str| within(file(&test.reaper, &created.process, path, &checks, TIMEOUT)).await;
+        let check = async |path: &str| within(file(&created.process, path, TIMEOUT)).await;
         let mut rounds = 0;
         // A busy machine may let the other thread wait.
         while rounds < 300 || race.swaps() < 100 {

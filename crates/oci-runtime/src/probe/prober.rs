@@ -1,0 +1,432 @@
+//! Asks a container's gate in a process in the container's own cgroup, one for as long as it is asked.
+//!
+//! A connection runs the container's packet filters, a path is as long a maze as it likes, its addresses are as many: work of the
+//! container's choosing is the container's to pay. A process for each attempt would take a fork and, on cgroup v1, the lock of all
+//! forks of the node; so one stays for the next attempt, and ends when none comes for a while. Owns that process, and the pace: an
+//! attempt that has cost much makes the next one wait.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    rc::Rc,
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    poll::PollFlags,
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
+    unistd::Pid,
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::Notify,
+    time::Instant,
+};
+
+use super::connect::HomeNetwork;
+use super::deadline::{Failed, now, wait_for};
+use super::question::Question;
+use super::result::{ProbeResult, timed_out};
+use crate::{
+    async_file,
+    cgroup::{Cgroup, Membership},
+    helper_process::{self, HelperProcess},
+    helper_thread,
+    process::{self, Process},
+    reaper::Reaper,
+};
+
+/// The process ends when it has not been asked for this time: then nothing of podshim's is in the container.
+const LINGER: Duration = Duration::from_secs(3);
+/// How much later than its own limit an answer may come.
+const GRACE: Duration = Duration::from_millis(100);
+/// Attempts take one part in so many of a processor.
+const SHARE: u32 = 5;
+/// The longest wait because of what the last attempt has cost.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A killed process that has not ended after this time hangs.
+const STUCK: Duration = Duration::from_millis(200);
+/// The processor time of an attempt, whether it has succeeded, and why not.
+const ANSWER_LONGEST: usize = 1024;
+
+/// Whom an attempt asks.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The container's process.
+    pub process: Rc<Process>,
+    /// Its groups.
+    pub cgroup: Option<Rc<Cgroup>>,
+}
+
+/// The attempts of one container, over all its runs. Only one is under way: a file system that never answers must not cost a
+/// process for each of them. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Prober(Rc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    helper: RefCell<Option<Helper>>,
+    /// How many have not ended.
+    alive: Cell<u32>,
+    has_ended: Notify,
+    last: Cell<Last>,
+    /// A process in a container's groups, and these.
+    inside: RefCell<Option<(Pid, Membership)>>,
+    not_before: Cell<Option<Instant>>,
+}
+
+/// A process that waits for attempts or makes one. Dropping it ends it.
+#[derive(Debug)]
+struct Helper {
+    process: HelperProcess,
+    socket: Rc<AsyncFd<File>>,
+    question: Question,
+    process_asked: Pid,
+    state: State,
+    /// Its processor time before the attempt.
+    used: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Busy,
+}
+
+/// How the last process went, as long as it has not ended.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// It ends in a moment.
+    #[default]
+    Idle,
+    /// In the middle of an attempt, which may take as long as it likes.
+    InAnAttempt,
+}
+
+/// Whom an attempt is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    /// A process of an earlier attempt.
+    Known,
+    New,
+    /// None yet: that of an earlier attempt asks something else, and is ending.
+    AfterTheLast,
+}
+
+/// What the shim hears of an attempt.
+enum Reply {
+    Answer(Result<(), String>),
+    /// The process has ended.
+    Ended,
+    Late,
+}
+
+impl Prober {
+    /// Asks once; succeeds if the container answers within `timeout`. Cancel-safe.
+    pub async fn ask(
+        &self,
+        reaper: &Reaper,
+        asked: &Asked,
+        question: &Question,
+        timeout: Duration,
+    ) -> ProbeResult {
+        if let Some(until) = self.0.not_before.take() {
+            tokio::time::sleep_until(until).await;
+        }
+        match self.answer(reaper, asked, question, timeout).await {
+            Ok(()) => ProbeResult::Success,
+            Err(why) => ProbeResult::Failure(question.failure(&why)),
+        }
+    }
+
+    /// The container's process has ended: nothing of podshim's stays in its groups. [`Self::left`] waits for that.
+    pub fn ended(&self) {
+        self.0.helper.take();
+    }
+
+    /// Ends the process that asks, and waits until it has left the container's groups. A file system may keep it, though killed:
+    /// then it is moved out of them.
+    pub async fn left(&self) {
+        self.ended();
+        let ended = async {
+            while self.0.inside.borrow().is_some() {
+                self.0.has_ended.notified().await;
+            }
+        };
+        if tokio::time::timeout(STUCK, ended).await.is_err()
+            && let Some((pid, place)) = self.0.inside.take()
+        {
+            // On a thread: the kernel's lock for it takes milliseconds.
+            let expelled = helper_thread::run("expel", move || {
+                place.expel(pid);
+                Ok(())
+            });
+            drop(expelled.await);
+        }
+    }
+
+    async fn answer(
+        &self,
+        reaper: &Reaper,
+        asked: &Asked,
+        question: &Question,
+        timeout: Duration,
+    ) -> Result<(), String> {
+        let (deadline, limit) = (now() + timeout, Instant::now() + timeout + GRACE);
+        loop {
+            if !asked.process.is_running() {
+                return Err(question.gone().to_owned());
+            }
+            let prepared = self.prepare(reaper, asked, question)?;
+            if prepared != Prepared::AfterTheLast {
+                match self.attempt(deadline, limit).await {
+                    Reply::Answer(answer) => return answer,
+                    Reply::Late => return Err(timed_out(timeout)),
+                    Reply::Ended if prepared == Prepared::New => {
+                        return Err("cannot be probed: its helper process has ended".to_owned());
+                    }
+                    // It had waited long enough, or was killed with the container's processes.
+                    Reply::Ended => {}
+                }
+            }
+            while self.0.alive.get() > 0 {
+                let ended = self.0.has_ended.notified();
+                if tokio::time::timeout_at(limit, ended).await.is_err() {
+                    return Err(timed_out(timeout));
+                }
+            }
+        }
+    }
+
+    /// Makes sure that there is a process to ask.
+    fn prepare(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> Result<Prepared, String> {
+        let mut helper = self.0.helper.borrow_mut();
+        if let Some(helper) = helper.as_ref()
+            && helper.state == State::Idle
+            && (helper.process_asked, &helper.question) == (asked.process.pid(), question)
+        {
+            return Ok(Prepared::Known);
+        }
+        if helper.take().is_some_and(|helper| helper.state == State::Busy) {
+            self.0.last.set(Last::InAnAttempt);
+        }
+        match (self.0.alive.get(), self.0.last.get()) {
+            (0, _) => {
+                let started = self.start(reaper, asked, question);
+                *helper = Some(started.map_err(|error| format!("cannot be probed: {error}"))?);
+                Ok(Prepared::New)
+            }
+            (_, Last::Idle) => Ok(Prepared::AfterTheLast),
+            (_, Last::InAnAttempt) => Err(question.unanswered().to_owned()),
+        }
+    }
+
+    fn start(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> io::Result<Helper> {
+        let container =
+            asked.cgroup.as_deref().and_then(|cgroup| Membership::of(cgroup, asked.process.pid()));
+        let (shim, helpers) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let shim = Rc::new(async_file::register(File::from(shim), Interest::READABLE)?);
+        let files: Vec<_> = asked.process.pidfd().into_iter().chain([helpers.as_fd()]).collect();
+        let job = || answer_all(helpers.as_fd(), container.as_ref(), &asked.process, question);
+        // SAFETY: the job does not panic and takes no lock.
+        let (process, exit) = unsafe { helper_process::run(reaper, c"podshim-probe", &files, job) }?;
+        self.0.alive.set(self.0.alive.get() + 1);
+        self.0.last.set(Last::Idle);
+        self.0.inside.replace(container.map(|container| (process.pid(), container)));
+        let shared = self.0.clone();
+        tokio::task::spawn_local(async move {
+            exit.await;
+            shared.inside.take();
+            shared.alive.set(shared.alive.get() - 1);
+            shared.has_ended.notify_waiters();
+        });
+        let (question, process_asked) = (question.clone(), asked.process.pid());
+        Ok(Helper {
+            process,
+            socket: shim,
+            question,
+            process_asked,
+            state: State::Idle,
+            used: Duration::ZERO,
+        })
+    }
+
+    async fn attempt(&self, deadline: Duration, limit: Instant) -> Reply {
+        let Some(attempt) = Attempt::begin(&self.0) else { return Reply::Ended };
+        let packet = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX).to_ne_bytes();
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        if send(attempt.socket.get_ref().as_raw_fd(), &packet, flags).is_err() {
+            return Reply::Ended;
+        }
+        match tokio::time::timeout_at(limit, answer_on(&attempt.socket)).await {
+            Ok(Some(Answer { used, outcome })) => {
+                attempt.has_answered(used);
+                match outcome {
+                    Ok(()) => Reply::Answer(Ok(())),
+                    Err(Failed::Because(why)) => Reply::Answer(Err(why)),
+                    Err(Failed::OutOfTime) => Reply::Late,
+                }
+            }
+            Ok(None) => Reply::Ended,
+            Err(_) => {
+                attempt.costs(process::processor_time_of(attempt.helper).unwrap_or_default());
+                Reply::Late
+            }
+        }
+    }
+}
+
+/// An attempt under way. Dropping this before an answer ends the process that makes it.
+struct Attempt<'shared> {
+    shared: &'shared Shared,
+    socket: Rc<AsyncFd<File>>,
+    helper: Pid,
+}
+
+impl<'shared> Attempt<'shared> {
+    fn begin(shared: &'shared Shared) -> Option<Self> {
+        let mut helper = shared.helper.borrow_mut();
+        let helper = helper.as_mut()?;
+        helper.state = State::Busy;
+        Some(Self { shared, socket: helper.socket.clone(), helper: helper.process.pid() })
+    }
+
+    /// `used` is all processor time of its process so far.
+    fn has_answered(&self, used: Duration) {
+        self.costs(used);
+        if let Some(helper) = self.shared.helper.borrow_mut().as_mut()
+            && Rc::ptr_eq(&helper.socket, &self.socket)
+        {
+            (helper.state, helper.used) = (State::Idle, used);
+        }
+    }
+
+    fn costs(&self, used: Duration) {
+        let before = self.shared.helper.borrow().as_ref().map_or(Duration::ZERO, |helper| helper.used);
+        let pause = (used.saturating_sub(before) * (SHARE - 1)).min(LONGEST_PAUSE);
+        self.shared.not_before.set(Some(Instant::now() + pause));
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let is_unanswered =
+            |helper: &mut Helper| helper.state == State::Busy && Rc::ptr_eq(&helper.socket, &self.socket);
+        if self.shared.helper.borrow_mut().take_if(is_unanswered).is_some() {
+            self.shared.last.set(Last::InAnAttempt);
+        }
+    }
+}
+
+/// What the process says of an attempt.
+struct Answer {
+    /// Its processor time so far.
+    used: Duration,
+    outcome: Result<(), Failed>,
+}
+
+impl Answer {
+    fn encode(&self) -> Vec<u8> {
+        let (kind, why) = match &self.outcome {
+            Ok(()) => (0, ""),
+            Err(Failed::OutOfTime) => (1, ""),
+            Err(Failed::Because(why)) => (2, why.as_str()),
+        };
+        let used = u64::try_from(self.used.as_nanos()).unwrap_or(u64::MAX);
+        let mut packet = [&used.to_ne_bytes()[..], &[kind], why.as_bytes()].concat();
+        packet.truncate(ANSWER_LONGEST);
+        packet
+    }
+
+    fn decode(packet: &[u8]) -> Option<Self> {
+        let (used, rest) = packet.split_first_chunk()?;
+        let (kind, why) = rest.split_first()?;
+        let outcome = match kind {
+            0 => Ok(()),
+            1 => Err(Failed::OutOfTime),
+            _ => Err(Failed::Because(String::from_utf8_lossy(why).into_owned())),
+        };
+        Some(Self { used: Duration::from_nanos(u64::from_ne_bytes(*used)), outcome })
+    }
+}
+
+/// Waits for the answer; `None` when the process has ended.
+async fn answer_on(socket: &AsyncFd<File>) -> Option<Answer> {
+    let mut packet = [0; ANSWER_LONGEST];
+    loop {
+        let mut readable = socket.readable().await.ok()?;
+        match recv(socket.get_ref().as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN) => readable.clear_ready(),
+            Err(Errno::EINTR) => {}
+            Ok(length) => return Answer::decode(&packet[..length]),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What the process does: answers one attempt after the other, until none has come for a while.
+fn answer_all(
+    shim: BorrowedFd<'_>,
+    container: Option<&Membership>,
+    process: &Process,
+    question: &Question,
+) -> u8 {
+    let Ok(home) = HomeNetwork::of_this_thread() else { return helper_process::NOT_BEGUN };
+    let mut place = container;
+    while wait_for(shim, PollFlags::POLLIN, now() + LINGER).is_ok() {
+        let mut deadline = [0; size_of::<u64>()];
+        if recv(shim.as_raw_fd(), &mut deadline, MsgFlags::empty()) != Ok(deadline.len()) {
+            return 0;
+        }
+        let deadline = Duration::from_nanos(u64::from_ne_bytes(deadline));
+        let entered = place.map_or(Ok(()), Membership::enter);
+        let outcome = match entered {
+            Ok(()) => {
+                place = None;
+                question.ask(process, home, deadline)
+            }
+            Err(error) => {
+                Err(Failed::Because(format!("cannot be probed: its cgroup cannot be entered: {error}")))
+            }
+        };
+        let answer = Answer { used: process::processor_time(), outcome };
+        if send(shim.as_raw_fd(), &answer.encode(), MsgFlags::MSG_NOSIGNAL).is_err() {
+            return 0;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{run, within};
+
+    /// U2, DESIGN §6: a look that does not return must not cost another one in each period.
+    #[test]
+    fn u2_a_file_system_that_never_answers_costs_one_check() {
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
+            let asked = Asked { process: Rc::new(own.process), cgroup: None };
+            let (prober, limit) = (Prober::default(), Duration::from_secs(5));
+            let question = Question::File("/".to_owned());
+            // As if one were in a look that no signal ends.
+            prober.0.alive.set(1);
+            prober.0.last.set(Last::InAnAttempt);
+            let refused = within(prober.ask(&reaper, &asked, &question, limit)).await.to_string();
+            assert_eq!(
+                refused,
+                "file:/ cannot be looked for: its file system has not answered the last look"
+            );
+            prober.0.alive.set(0);
+            assert_eq!(within(prober.ask(&reaper, &asked, &question, limit)).await, ProbeResult::Success);
+            asked.process.signal(crate::process::SignalNumber::KILL).unwrap();
+            within(own.exit).await;
+        });
+    }
+}
