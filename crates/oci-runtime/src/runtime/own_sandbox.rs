@@ -63,15 +63,17 @@ impl Container {
     ) -> Result<Launched, RuntimeError> {
         // Before anything is made or recorded: what is in its groups is killed when it is deleted.
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
-        let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
+        // On a thread: the table of mounts has a lock for which every mount of the node waits, and unmounts let it wait.
+        let path = request.cgroups_path().path().to_owned();
+        let found =
+            helper_thread::run("groups", move || Ok((Groups::at(&path)?, Cgroup::at_path(&path).ok())));
+        let (groups, cgroup) = found.await.map_err(|error| failed(error.to_string()))?;
         if let Some(group) = groups.occupied() {
             return Err(failed(format!("its control group {} has processes in it", group.display())));
         }
         let launched = match request.needs_help() {
-            false => {
-                busy::during("the start of a sandbox", || self.launch_sandbox(request, &groups, keyring))
-            }
-            true => self.launch_with_help(request, &groups, keyring).await,
+            false => self.launch_sandbox(request, &groups, cgroup.as_ref(), keyring).await,
+            true => self.launch_with_help(request, &groups, cgroup.as_ref(), keyring).await,
         };
         if launched.is_err()
             && let Err(error) = self.remove_sandbox(request.cgroups_path().path()).await
@@ -81,30 +83,36 @@ impl Container {
         launched
     }
 
-    /// No await: the process belongs to this call from the moment that it exists.
-    fn launch_sandbox(
+    /// On a thread that waits for the child: its mounts wait for the kernel's lock of all mounts, which waits for a node's longest look
+    /// at a path; and in a group with a small share of a busy processor thirty system calls take a second.
+    async fn launch_sandbox(
         &self,
         request: &SandboxRequest,
         groups: &Groups,
+        cgroup: Option<&Cgroup>,
         keyring: SessionKeyring,
     ) -> Result<Launched, RuntimeError> {
-        let failed = |step: &str, source: io::Error| {
-            self.sandbox_error(Operation::Create, format!("{step}: {source}"))
-        };
-        self.record_sandbox(request)?;
-        groups.make(request.limits()).map_err(|error| failed(CONTROL_GROUPS, error))?;
-        self.refuse_frozen(request)?;
-        let entrances = groups.entrances().map_err(|error| failed(CONTROL_GROUPS, error))?;
-        let setup = ChildSetup::new(
-            request,
-            &self.id,
-            &self.bundle.rootfs(),
-            &CgroupEntry::Groups(&entrances),
-            keyring,
-        );
+        let failed = |message: String| self.sandbox_error(Operation::Create, message);
+        let groups_failed = |error: io::Error| failed(format!("{CONTROL_GROUPS}: {error}"));
+        let prepared = busy::during("the groups of a sandbox", || {
+            self.record_sandbox(request)?;
+            groups.make(request.limits()).map_err(groups_failed)?;
+            self.refuse_frozen(request, cgroup)?;
+            let entrances = groups.entrances().map_err(groups_failed)?;
+            let entry = CgroupEntry::Groups(&entrances);
+            let setup = ChildSetup::new(request, &self.id, &self.bundle.rootfs(), &entry, keyring)
+                .map_err(|error| failed(error.to_string()))?;
+            Ok((setup, entrances))
+        });
+        let (setup, entrances) = prepared?;
         let subscription = self.runtime.reaper.subscribe();
-        let made = setup.and_then(|setup| setup.make(&AtomicI32::new(0)));
-        let pid = made.map_err(|error| self.sandbox_error(Operation::Create, error.to_string()))?;
+        let made = helper_thread::run("sandbox", move || {
+            let made = setup.make(&AtomicI32::new(0));
+            drop(entrances);
+            Ok(made)
+        });
+        let made = made.await.map_err(|error| failed(error.to_string()))?;
+        let pid = made.map_err(|error| failed(error.to_string()))?;
         let (process, exit) = self.adopt_sandbox(&subscription, pid)?;
         self.launched_sandbox(process, exit)
     }
@@ -114,6 +122,7 @@ impl Container {
         &self,
         request: &SandboxRequest,
         groups: &Groups,
+        cgroup: Option<&Cgroup>,
         keyring: SessionKeyring,
     ) -> Result<Launched, RuntimeError> {
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
@@ -156,7 +165,7 @@ impl Container {
                 started.map_err(failed)?;
             }
             groups.make(request.limits()).map_err(kernel)?;
-            self.refuse_frozen(&request)?;
+            self.refuse_frozen(&request, cgroup)?;
             groups.put(pid).map_err(kernel)?;
             request.prepare(pid).map_err(|error| failed(error.to_string()))?;
             barrier.open().map_err(kernel)
@@ -171,11 +180,9 @@ impl Container {
     }
 
     /// As the OCI runtime refuses it: what is made there would wait for the thaw, and the shim with it.
-    fn refuse_frozen(&self, request: &SandboxRequest) -> Result<(), RuntimeError> {
+    fn refuse_frozen(&self, request: &SandboxRequest, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         let path = request.cgroups_path().path();
-        let is_frozen =
-            Cgroup::at_path(path).is_ok_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed);
-        if is_frozen {
+        if cgroup.is_some_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed) {
             return Err(self.sandbox_error(Operation::Create, format!("cgroup {path} is frozen")));
         }
         Ok(())
