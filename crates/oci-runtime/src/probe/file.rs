@@ -2,28 +2,29 @@
 //!
 //! Owns one look. Never opens the file itself: what the container put there, perhaps a fifo or a device, stays untouched.
 
-use std::{fs::File, io, os::unix::fs::OpenOptionsExt};
+use std::{fs::File, io, os::unix::fs::OpenOptionsExt, time::Duration};
 
 use nix::{
     errno::Errno,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
 };
 
-use super::deadline::Failed;
+use super::deadline::{Failed, now};
 use crate::process::Process;
 
 /// Within a root the kernel does not resolve `..` while any process of the machine renames or mounts something (EAGAIN).
 const TRIES: u32 = 1000;
 
 /// Looks for `path` in the root of `process`, which takes as long as its file systems do.
-pub(super) fn exists(process: &Process, path: &str) -> Result<(), Failed> {
-    openable(process, path).map_err(|error| match error.kind() {
+pub(super) fn exists(process: &Process, path: &str, deadline: Duration) -> Result<(), Failed> {
+    openable(process, path, deadline).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failed::Because("is not there".to_owned()),
+        io::ErrorKind::TimedOut => Failed::OutOfTime,
         _ => Failed::Because(format!("cannot be looked for: {error}")),
     })
 }
 
-fn openable(process: &Process, path: &str) -> io::Result<()> {
+fn openable(process: &Process, path: &str, deadline: Duration) -> io::Result<()> {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
     let root = options.open(format!("/proc/{}/root", process.pid()))?;
@@ -39,6 +40,9 @@ fn openable(process: &Process, path: &str) -> io::Result<()> {
         found = openat2(&root, path, how).map(drop);
         if found != Err(Errno::EAGAIN) {
             break;
+        }
+        if now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
         }
     }
     Ok(found?)

@@ -1,9 +1,9 @@
 //! Asks a container's gate in a process in the container's own cgroup, one for as long as it is asked.
 //!
 //! A connection runs the container's packet filters, a path is as long a maze as it likes, its addresses are as many: work of the
-//! container's choosing is the container's to pay. A process for each attempt would take a fork and, on cgroup v1, the lock of all
-//! forks of the node; so one stays for the next attempt, and ends when none comes for a while. Owns that process, and the pace: an
-//! attempt that has cost much makes the next one wait.
+//! container's choosing is the container's to pay. A process for each attempt would take a fork and an entry into each of its groups;
+//! so one stays for the next attempt, also when one took longer than its time, and ends when none comes for a while. Owns that
+//! process, how often there is a new one, and the pace: an attempt that has cost much makes the next one wait.
 
 use std::{
     cell::{Cell, RefCell},
@@ -47,10 +47,16 @@ const GRACE: Duration = Duration::from_millis(100);
 const SHARE: u32 = 5;
 /// The longest wait because of what the last attempt has cost.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// An attempt that has gone on for this time after its limit hangs: its process is killed, for the next one may have an answer.
+const HANGS: Duration = Duration::from_secs(5);
+/// One run of a container gets a new process no more often, whatever has ended the last one.
+const START_PERIOD: Duration = Duration::from_secs(1);
 /// A killed process that has not ended after this time hangs.
 const STUCK: Duration = Duration::from_millis(200);
-/// The processor time of an attempt, whether it has succeeded, and why not.
+/// The processor time of a process, whether its attempt has succeeded, and why not.
 const ANSWER_LONGEST: usize = 1024;
+
+const HELPER_ENDED: &str = "cannot be probed: its helper process has ended";
 
 /// Whom an attempt asks.
 #[derive(Debug, Clone)]
@@ -71,16 +77,19 @@ struct Shared {
     helper: RefCell<Option<Helper>>,
     /// How many have not ended.
     alive: Cell<u32>,
-    has_ended: Notify,
+    one_has_ended: Notify,
     last: Cell<Last>,
     /// A process in a container's groups, and these.
     inside: RefCell<Option<(Pid, Membership)>>,
     not_before: Cell<Option<Instant>>,
+    /// What the last one was started for, and when.
+    last_start: RefCell<Option<(Pid, Question, Instant)>>,
 }
 
 /// A process that waits for attempts or makes one. Dropping it ends it.
 #[derive(Debug)]
 struct Helper {
+    #[expect(dead_code, reason = "dropping it ends it")]
     process: HelperProcess,
     socket: Rc<AsyncFd<File>>,
     question: Question,
@@ -93,7 +102,8 @@ struct Helper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
-    Busy,
+    /// With an attempt that has this limit, also when it is over.
+    Busy(Instant),
 }
 
 /// How the last process went, as long as it has not ended.
@@ -114,6 +124,8 @@ enum Prepared {
     New,
     /// None yet: that of an earlier attempt asks something else, and is ending.
     AfterTheLast,
+    /// None yet: the last one was started a moment ago.
+    NotBefore(Instant),
 }
 
 /// What the shim hears of an attempt.
@@ -133,6 +145,7 @@ impl Prober {
         question: &Question,
         timeout: Duration,
     ) -> ProbeResult {
+        self.0.hear_late_answer();
         if let Some(until) = self.0.not_before.take() {
             tokio::time::sleep_until(until).await;
         }
@@ -144,7 +157,7 @@ impl Prober {
 
     /// The container's process has ended: nothing of podshim's stays in its groups. [`Self::left`] waits for that.
     pub fn ended(&self) {
-        self.0.helper.take();
+        self.0.end(&mut self.0.helper.borrow_mut());
     }
 
     /// Ends the process that asks, and waits until it has left the container's groups. A file system may keep it, though killed:
@@ -153,7 +166,7 @@ impl Prober {
         self.ended();
         let ended = async {
             while self.0.inside.borrow().is_some() {
-                self.0.has_ended.notified().await;
+                self.0.one_has_ended.notified().await;
             }
         };
         if tokio::time::timeout(STUCK, ended).await.is_err()
@@ -181,19 +194,25 @@ impl Prober {
                 return Err(question.gone().to_owned());
             }
             let prepared = self.prepare(reaper, asked, question)?;
-            if prepared != Prepared::AfterTheLast {
-                match self.attempt(deadline, limit).await {
+            match prepared {
+                Prepared::AfterTheLast => {}
+                Prepared::NotBefore(due) if due > limit => return Err(HELPER_ENDED.to_owned()),
+                Prepared::NotBefore(due) => {
+                    tokio::time::sleep_until(due).await;
+                    continue;
+                }
+                Prepared::Known | Prepared::New => match self.attempt(deadline, limit).await {
                     Reply::Answer(answer) => return answer,
                     Reply::Late => return Err(timed_out(timeout)),
                     Reply::Ended if prepared == Prepared::New => {
-                        return Err("cannot be probed: its helper process has ended".to_owned());
+                        return Err(HELPER_ENDED.to_owned());
                     }
                     // It had waited long enough, or was killed with the container's processes.
                     Reply::Ended => {}
-                }
+                },
             }
             while self.0.alive.get() > 0 {
-                let ended = self.0.has_ended.notified();
+                let ended = self.0.one_has_ended.notified();
                 if tokio::time::timeout_at(limit, ended).await.is_err() {
                     return Err(timed_out(timeout));
                 }
@@ -203,24 +222,26 @@ impl Prober {
 
     /// Makes sure that there is a process to ask.
     fn prepare(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> Result<Prepared, String> {
+        self.0.hear_late_answer();
         let mut helper = self.0.helper.borrow_mut();
-        if let Some(helper) = helper.as_ref()
-            && helper.state == State::Idle
-            && (helper.process_asked, &helper.question) == (asked.process.pid(), question)
-        {
-            return Ok(Prepared::Known);
+        let is_the_same =
+            |helper: &&Helper| (helper.process_asked, &helper.question) == (asked.process.pid(), question);
+        match helper.as_ref().filter(is_the_same).map(|helper| helper.state) {
+            Some(State::Idle) => return Ok(Prepared::Known),
+            Some(State::Busy(limit)) if Instant::now() < limit + HANGS => {
+                return Err(question.unanswered().to_owned());
+            }
+            _ => self.0.end(&mut helper),
         }
-        if helper.take().is_some_and(|helper| helper.state == State::Busy) {
-            self.0.last.set(Last::InAnAttempt);
-        }
-        match (self.0.alive.get(), self.0.last.get()) {
-            (0, _) => {
+        match (self.0.alive.get(), self.0.last.get(), self.0.not_started_before(asked, question)) {
+            (0, _, Some(due)) => Ok(Prepared::NotBefore(due)),
+            (0, _, None) => {
                 let started = self.start(reaper, asked, question);
                 *helper = Some(started.map_err(|error| format!("cannot be probed: {error}"))?);
                 Ok(Prepared::New)
             }
-            (_, Last::Idle) => Ok(Prepared::AfterTheLast),
-            (_, Last::InAnAttempt) => Err(question.unanswered().to_owned()),
+            (_, Last::Idle, _) => Ok(Prepared::AfterTheLast),
+            (_, Last::InAnAttempt, _) => Err(question.unanswered().to_owned()),
         }
     }
 
@@ -234,6 +255,7 @@ impl Prober {
         let job = || answer_all(helpers.as_fd(), container.as_ref(), &asked.process, question);
         // SAFETY: the job does not panic and takes no lock.
         let (process, exit) = unsafe { helper_process::run(reaper, c"podshim-probe", &files, job) }?;
+        self.0.last_start.replace(Some((asked.process.pid(), question.clone(), Instant::now())));
         self.0.alive.set(self.0.alive.get() + 1);
         self.0.last.set(Last::Idle);
         self.0.inside.replace(container.map(|container| (process.pid(), container)));
@@ -242,7 +264,7 @@ impl Prober {
             exit.await;
             shared.inside.take();
             shared.alive.set(shared.alive.get() - 1);
-            shared.has_ended.notify_waiters();
+            shared.one_has_ended.notify_waiters();
         });
         let (question, process_asked) = (question.clone(), asked.process.pid());
         Ok(Helper {
@@ -256,69 +278,86 @@ impl Prober {
     }
 
     async fn attempt(&self, deadline: Duration, limit: Instant) -> Reply {
-        let Some(attempt) = Attempt::begin(&self.0) else { return Reply::Ended };
+        let Some(socket) = self.0.begin(limit) else { return Reply::Ended };
         let packet = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX).to_ne_bytes();
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        if send(attempt.socket.get_ref().as_raw_fd(), &packet, flags).is_err() {
+        if send(socket.get_ref().as_raw_fd(), &packet, flags).is_err() {
+            self.0.has_ended(&socket);
             return Reply::Ended;
         }
-        match tokio::time::timeout_at(limit, answer_on(&attempt.socket)).await {
+        match tokio::time::timeout_at(limit, answer_on(&socket)).await {
             Ok(Some(Answer { used, outcome })) => {
-                attempt.has_answered(used);
+                self.0.has_answered(&socket, used);
                 match outcome {
                     Ok(()) => Reply::Answer(Ok(())),
                     Err(Failed::Because(why)) => Reply::Answer(Err(why)),
                     Err(Failed::OutOfTime) => Reply::Late,
                 }
             }
-            Ok(None) => Reply::Ended,
-            Err(_) => {
-                attempt.costs(process::processor_time_of(attempt.helper).unwrap_or_default());
-                Reply::Late
+            Ok(None) => {
+                self.0.has_ended(&socket);
+                Reply::Ended
             }
+            // It goes on with that attempt.
+            Err(_) => Reply::Late,
         }
     }
 }
 
-/// An attempt under way. Dropping this before an answer ends the process that makes it.
-struct Attempt<'shared> {
-    shared: &'shared Shared,
-    socket: Rc<AsyncFd<File>>,
-    helper: Pid,
-}
-
-impl<'shared> Attempt<'shared> {
-    fn begin(shared: &'shared Shared) -> Option<Self> {
-        let mut helper = shared.helper.borrow_mut();
+impl Shared {
+    /// An attempt begins. Its process is busy until it answers, also when no caller waits for that any more.
+    fn begin(&self, limit: Instant) -> Option<Rc<AsyncFd<File>>> {
+        let mut helper = self.helper.borrow_mut();
         let helper = helper.as_mut()?;
-        helper.state = State::Busy;
-        Some(Self { shared, socket: helper.socket.clone(), helper: helper.process.pid() })
+        helper.state = State::Busy(limit);
+        Some(helper.socket.clone())
     }
 
-    /// `used` is all processor time of its process so far.
-    fn has_answered(&self, used: Duration) {
-        self.costs(used);
-        if let Some(helper) = self.shared.helper.borrow_mut().as_mut()
-            && Rc::ptr_eq(&helper.socket, &self.socket)
+    /// `used` is all processor time of the process with this socket so far.
+    fn has_answered(&self, socket: &Rc<AsyncFd<File>>, used: Duration) {
+        if let Some(helper) = self.helper.borrow_mut().as_mut()
+            && Rc::ptr_eq(&helper.socket, socket)
         {
+            let pause = (used.saturating_sub(helper.used) * (SHARE - 1)).min(LONGEST_PAUSE);
+            self.not_before.set(Some(Instant::now() + pause));
             (helper.state, helper.used) = (State::Idle, used);
         }
     }
 
-    fn costs(&self, used: Duration) {
-        let before = self.shared.helper.borrow().as_ref().map_or(Duration::ZERO, |helper| helper.used);
-        let pause = (used.saturating_sub(before) * (SHARE - 1)).min(LONGEST_PAUSE);
-        self.shared.not_before.set(Some(Instant::now() + pause));
+    fn has_ended(&self, socket: &Rc<AsyncFd<File>>) {
+        self.helper.borrow_mut().take_if(|helper| Rc::ptr_eq(&helper.socket, socket));
     }
-}
 
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        let is_unanswered =
-            |helper: &mut Helper| helper.state == State::Busy && Rc::ptr_eq(&helper.socket, &self.socket);
-        if self.shared.helper.borrow_mut().take_if(is_unanswered).is_some() {
-            self.shared.last.set(Last::InAnAttempt);
+    /// Of an attempt that took longer than its time.
+    fn hear_late_answer(&self) {
+        let busy = |helper: &Helper| match helper.state {
+            State::Idle => None,
+            State::Busy(_) => Some(helper.socket.clone()),
+        };
+        let Some(socket) = self.helper.borrow().as_ref().and_then(busy) else { return };
+        let mut packet = [0; ANSWER_LONGEST];
+        match recv(socket.get_ref().as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            received => match received.ok().and_then(|length| Answer::decode(&packet[..length])) {
+                Some(answer) => self.has_answered(&socket, answer.used),
+                None => self.has_ended(&socket),
+            },
         }
+    }
+
+    fn end(&self, helper: &mut Option<Helper>) {
+        if let Some(Helper { state: State::Busy(_), .. }) = helper.take() {
+            self.last.set(Last::InAnAttempt);
+        }
+    }
+
+    /// Until when a process for this has to wait, because there was one a moment ago.
+    fn not_started_before(&self, asked: &Asked, question: &Question) -> Option<Instant> {
+        let last = self.last_start.borrow();
+        let is_the_same =
+            |(pid, last, _): &&(Pid, Question, Instant)| *pid == asked.process.pid() && last == question;
+        let (.., at) = last.as_ref().filter(is_the_same)?;
+        Some(*at + START_PERIOD).filter(|due| *due > Instant::now())
     }
 }
 

@@ -54,7 +54,7 @@ impl Question {
                 let (connection, address) = connect::connect(process, endpoint, home, deadline)?;
                 grpc::check(connection, address, service)
             }
-            Self::File(path) => file::exists(process, path),
+            Self::File(path) => file::exists(process, path, deadline),
         }
     }
 

@@ -1,6 +1,9 @@
 //! H4, H6: who pays for an attempt.
 
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    sys::signal::{Signal, kill},
+    time::{ClockId, clock_gettime},
+};
 
 use super::*;
 use crate::cgroup::{Cgroup, Stats};
@@ -102,33 +105,73 @@ fn h4_attempts_are_made_by_one_process_in_the_containers_cgroup() {
     });
 }
 
-/// A process that was killed with the container's processes is replaced, and the attempt does not fail.
+/// Signals the process with that number.
+fn signal(helper: &str, signal: Signal) {
+    kill(nix::unistd::Pid::from_raw(helper.parse().unwrap()), signal).unwrap();
+}
+
+/// A process that was killed with the container's processes is replaced, and the attempt does not fail. What kills it all the time
+/// gets one a second.
 #[test]
 fn h4_a_killed_helper_fails_no_attempt() {
     run(async {
         let listening = Listening::start().await;
-        let (asked, prober) = (listening.asked(), Prober::default());
+        let (asked, prober, began) = (listening.asked(), Prober::default(), Instant::now());
         let question = Question::Tcp(loopback(&listening.listener));
         for _ in 0..3 {
             let result = within(prober.ask(&listening.test.reaper, &asked, &question, TIMEOUT)).await;
             assert_eq!(result, ProbeResult::Success);
-            for helper in helpers() {
-                let helper = Process::open(nix::unistd::Pid::from_raw(helper.parse().unwrap())).unwrap();
-                helper.signal(SignalNumber::KILL).unwrap();
-            }
+            helpers().iter().for_each(|helper| signal(helper, Signal::SIGKILL));
         }
+        let took = began.elapsed();
+        assert!(took >= Duration::from_secs(2), "three processes in {took:?}");
         prober.ended();
         listening.end().await;
     });
 }
 
-/// H6: 20,000 addresses, which each attempt without a host lists.
+/// H4, H6: an attempt that takes longer than its time costs no further process, until it hangs.
+#[test]
+fn h4_a_helper_outlives_an_attempt_that_is_late() {
+    run(async {
+        let listening = Listening::start().await;
+        let (asked, prober) = (listening.asked(), Prober::default());
+        let question = Question::Tcp(loopback(&listening.listener));
+        let ask = async |timeout| {
+            within(prober.ask(&listening.test.reaper, &asked, &question, timeout)).await.to_string()
+        };
+        let short = Duration::from_millis(200);
+        assert_eq!(ask(TIMEOUT).await, ProbeResult::Success.to_string());
+        let first = helpers();
+        signal(&first[0], Signal::SIGSTOP);
+        assert!(ask(short).await.contains("timed out"));
+        for _ in 0..10 {
+            assert!(ask(short).await.contains("the last attempt has not ended"));
+        }
+        assert_eq!(helpers(), first);
+        signal(&first[0], Signal::SIGCONT);
+        tokio::time::sleep(short).await;
+        assert_eq!(ask(TIMEOUT).await, ProbeResult::Success.to_string());
+        assert_eq!(helpers(), first);
+        // One that hangs for good is replaced.
+        signal(&first[0], Signal::SIGSTOP);
+        assert!(ask(short).await.contains("timed out"));
+        tokio::time::sleep(Duration::from_millis(5500)).await;
+        assert!(ask(TIMEOUT).await.contains("the last attempt has not ended"));
+        crate::test_support::until(|| helpers().is_empty()).await;
+        assert_eq!(ask(TIMEOUT).await, ProbeResult::Success.to_string());
+        prober.ended();
+        listening.end().await;
+    });
+}
+
+/// H6: 5,000 addresses, which each attempt without a host lists.
 #[test]
 fn h6_the_containers_addresses_are_listed_at_its_own_cost() {
     run(async {
         let listening = Listening::start().await;
         let add = |number: u32| format!("addr add 10.{}.{}.1/32 dev lo\n", number / 200, number % 200);
-        listening.configure("exec ip -batch -", (0..20_000).map(add).collect()).await;
+        listening.configure("exec ip -batch -", (0..5_000).map(add).collect()).await;
         let (asked, prober) = (listening.asked(), Prober::default());
         let question = Question::Tcp(Endpoint { host: None, port: 1 });
         let (before, charged, began) = (own_time(), listening.charged(), Instant::now());
