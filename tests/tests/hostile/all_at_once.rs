@@ -9,7 +9,7 @@ use e2e::{Containerd, Pod, Program, Runtime, wait};
 
 use crate::messages::{Flood, send_lingering};
 use crate::probes::{filtered, maze};
-use crate::support::ensure_serving;
+use crate::support::{EndsWithTest, ensure_serving};
 use crate::work::{large_pattern, probing, restarting, start};
 
 /// How long a good sidecar takes to end after its main, in each round.
@@ -28,8 +28,10 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
     let fuse = Fuse::mount(&node, "all").await?;
     fuse.falls_silent();
     let mut restarts = restarting(5).run(&node, Runtime::Podshim).await?;
+    let _end_restarts = EndsWithTest::of(&restarts)?;
     start(&mut restarts, 5).await?;
     let mut probes = probing(5).run(&node, Runtime::Podshim).await?;
+    let _end_probes = EndsWithTest::of(&probes)?;
     start(&mut probes, 5).await?;
     let flood = "yes bbbbbbbbbbbbbbbb & while true; do head -c 16000 /dev/zero | tr '\\0' b; echo; done &";
     let mut hostile = Pod::new("hostile")
@@ -46,12 +48,15 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
+    let _end_hostile = EndsWithTest::of(&hostile)?;
     hostile.start_all(&["log", "mail", "flood", "file", "app"]).await?;
     let other_ends = send_lingering(&node, &hostile, "mail")?;
     let flood = Flood::begin(&node, &hostile, "flood")?;
     let mut lost = maze().run(&node, Runtime::Podshim).await?;
+    let _end_lost = EndsWithTest::of(&lost)?;
     lost.start("s1").await?;
     let filtered = filtered(&node).await?;
+    let _end_filtered = EndsWithTest::of(&filtered)?;
 
     for round in 0..rounds() {
         let mut good = Pod::new("good")

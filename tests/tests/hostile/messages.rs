@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::{ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
@@ -99,6 +99,7 @@ async fn h5_a_flood_of_messages_costs_the_container() -> Result<()> {
         pod = pod.annotate(&format!("ready.{name}"), "notify;fail=100000").container(Program::new(name));
     }
     let mut pod = pod.run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
     pod.start_all(&names).await?;
     let floods = names.map(|name| Flood::begin(&node, &pod, name));
     let shim = pod.shim_pid()?;

@@ -10,7 +10,7 @@ use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::support::{ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
 
 const WINDOW: Duration = Duration::from_secs(8);
 /// What the shim may use in a window: its questions and what its helpers do before they are in the container.
@@ -100,6 +100,7 @@ pub async fn filtered(node: &Containerd) -> Result<RunningPod<'_>> {
 async fn h4_a_connection_through_the_containers_filters_costs_the_container() -> Result<()> {
     let node = Containerd::connect().await?;
     let pod = filtered(&node).await?;
+    let _end = EndsWithTest::of(&pod)?;
     let costs = window(&node, &pod).await?;
     ensure!(costs.own <= MOST && costs.called.saturating_sub(costs.inside) <= MOST, "it is done outside");
     ensure!(costs.inside >= Duration::from_millis(400), "{:?}: nothing was asked", costs.inside);
@@ -112,6 +113,7 @@ async fn h4_a_connection_through_the_containers_filters_costs_the_container() ->
 async fn h6_addresses_without_number_cost_the_container() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = gated("tcp::8080", Program::new("s1")).run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
     pod.start("s1").await?;
     let add = |number: u32| format!("addr add 10.{}.{}.1/32 dev lo\n", number / 200, number % 200);
     configure(&pod, &["ip", "-batch", "-"], &(0..20_000).map(add).collect::<String>()).await?;
@@ -136,6 +138,7 @@ pub fn maze() -> Pod {
 async fn h6_a_path_through_a_maze_costs_the_container() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = maze().run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
     pod.start("s1").await?;
     let costs = window(&node, &pod).await?;
     ensure!(costs.own <= MOST, "{:?} of the shim", costs.own);

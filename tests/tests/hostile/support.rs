@@ -1,13 +1,38 @@
-//! Checks that all attacks share: the shim goes on serving, and its processor time stays bounded.
+//! Checks that all attacks share: the shim goes on serving, and its processor time stays bounded. Ends the pods of a failed test.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::pod::ensure_short;
 use e2e::{Containerd, RunningPod, wait};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// How long any request to a shim under attack may take.
 pub const PROMPT: Duration = Duration::from_secs(5);
+
+/// Ends a pod with its test, also when that fails: an attack that goes on would be a load on the tests after it. A shim that is
+/// killed takes its pod along (N3).
+pub struct EndsWithTest {
+    shim: Pid,
+    sandbox: String,
+}
+
+impl EndsWithTest {
+    pub fn of(pod: &RunningPod<'_>) -> Result<Self> {
+        Ok(Self { shim: Pid::from_raw(pod.shim_pid()?), sandbox: pod.sandbox().to_owned() })
+    }
+}
+
+impl Drop for EndsWithTest {
+    fn drop(&mut self) {
+        // After the pod's removal the number may be another process's.
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.shim)).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(&self.sandbox) {
+            let _ = kill(self.shim, Signal::SIGKILL);
+        }
+    }
+}
 
 /// Checks that a container of the pod still takes an exec, and that the shim's thread was never blocked for long.
 pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()> {

@@ -10,7 +10,7 @@ use e2e::timeline::Timeline;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::time::Instant;
 
-use crate::support::{PROMPT, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
 
 /// On an idle machine a pod has used up its initial credit of processor time after this.
 const SETTLED: Duration = Duration::from_secs(12);
@@ -98,6 +98,7 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     let node = Containerd::connect().await?;
     let begun = Instant::now();
     let mut pod = restarting(10).run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
     start(&mut pod, 10).await?;
     ensure_bounded(&node, &pod, begun).await?;
     ensure_serving(&pod, "app").await?;
@@ -108,7 +109,7 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
 /// each took a call of the OCI runtime a second.
 #[tokio::test]
 async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
-    const COUNT: usize = 10;
+    const COUNT: usize = 24;
     let node = Containerd::connect().await?;
     let mut pod = restarting(COUNT)
         .annotate("grace", "8760h")
@@ -118,10 +119,11 @@ async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
         .container(Program::new("x").runs_for(Duration::from_secs(1)))
         .run(&node, Runtime::Podshim)
         .await?;
+    let _end = EndsWithTest::of(&pod)?;
     start(&mut pod, COUNT).await?;
     pod.start("deaf").await?;
     pod.start("x").await?;
-    pod.wait_exited("x", PROMPT * 2).await?;
+    pod.wait_exited("x", SETTLED * pace()).await?;
     let shim = pod.shim_pid()?;
     wait::quiet_time(SETTLED).await;
     let (before, inside_before) = (processor_time(shim)?, time_inside(&node, &pod)?);
@@ -145,6 +147,7 @@ async fn u2_probes_take_a_part_of_a_processor() -> Result<()> {
     let node = Containerd::connect().await?;
     let begun = Instant::now();
     let mut pod = probing(10).run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
     start(&mut pod, 10).await?;
     ensure_bounded(&node, &pod, begun).await?;
     ensure_serving(&pod, "s1").await?;
@@ -168,6 +171,7 @@ async fn u2_a_pattern_costs_what_it_means() -> Result<()> {
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
+    let _end = EndsWithTest::of(&pod)?;
     pod.start_all(&["s1", "app"]).await?;
     let shim = pod.shim_pid()?;
     let before = processor_time(shim)?;
