@@ -145,7 +145,7 @@ impl Prober {
         question: &Question,
         timeout: Duration,
     ) -> ProbeResult {
-        self.0.hear_late_answer();
+        self.0.receive_late_answer();
         if let Some(until) = self.0.not_before.take() {
             tokio::time::sleep_until(until).await;
         }
@@ -222,7 +222,7 @@ impl Prober {
 
     /// Makes sure that there is a process to ask.
     fn prepare(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> Result<Prepared, String> {
-        self.0.hear_late_answer();
+        self.0.receive_late_answer();
         let mut helper = self.0.helper.borrow_mut();
         let is_the_same =
             |helper: &&Helper| (helper.process_asked, &helper.question) == (asked.process.pid(), question);
@@ -329,7 +329,7 @@ impl Shared {
     }
 
     /// Of an attempt that took longer than its time.
-    fn hear_late_answer(&self) {
+    fn receive_late_answer(&self) {
         let busy = |helper: &Helper| match helper.state {
             State::Idle => None,
             State::Busy(_) => Some(helper.socket.clone()),
