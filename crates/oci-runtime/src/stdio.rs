@@ -26,6 +26,7 @@
 mod attempt;
 mod endpoint;
 mod error;
+mod half_line;
 mod kept_readable;
 mod line_end;
 mod lines;

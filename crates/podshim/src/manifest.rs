@@ -67,17 +67,15 @@ impl<'a> Container<'a> {
 /// An object whose `spec.containers` are no pod's, but added to pods.
 const SIDECAR_SET: &str = "SidecarSet";
 
-/// The pods of a document in the kinds that Kubernetes has; a `List` may have many.
+/// The pods of a document whose place is sure: in the kinds that Kubernetes has, and of any other kind, such as a CloneSet or a
+/// JobSet, each node below the object with a `spec` that has `containers`. A `List` may have many.
 pub fn templates(document: &Document) -> Vec<Template<'_>> {
-    let root = &document.root;
-    match root.text_of("kind") {
-        Some("List") => root.get("items").into_iter().flat_map(Node::items).filter_map(template).collect(),
-        _ => template(root).into_iter().collect(),
-    }
+    let mut all = all_templates(document);
+    all.retain(|template| path_of(template.kind).is_some() || !std::ptr::eq(template.object, template.pod));
+    all
 }
 
-/// The pods of a document in any kind: of one that Kubernetes does not have, such as a CloneSet or a JobSet, each node with a
-/// `spec` that has `containers`.
+/// The same, and objects of another kind that look like a pod themselves.
 pub fn all_templates(document: &Document) -> Vec<Template<'_>> {
     objects(document).into_iter().flat_map(templates_of_any).collect()
 }
@@ -85,10 +83,15 @@ pub fn all_templates(document: &Document) -> Vec<Template<'_>> {
 /// The objects of a document: it is one, or a list of some.
 fn objects(document: &Document) -> Vec<&Node> {
     let root = &document.root;
-    match (root.text_of("kind"), root.get("items")) {
-        (Some(kind), Some(items)) if kind.ends_with("List") => items.items().iter().collect(),
+    match root.get("items") {
+        Some(items) if is_list(root) => items.items().iter().collect(),
         _ => vec![root],
     }
+}
+
+/// Whether it is a list of objects, if it has `items`.
+pub fn is_list(root: &Node) -> bool {
+    root.text_of("kind").is_some_and(|kind| kind.ends_with("List"))
 }
 
 fn templates_of_any(object: &Node) -> Vec<Template<'_>> {
@@ -96,13 +99,28 @@ fn templates_of_any(object: &Node) -> Vec<Template<'_>> {
         return vec![template];
     }
     let kind = object.text_of("kind").unwrap_or("object");
-    let found = walk(object).filter(|pod| !(kind == SIDECAR_SET && std::ptr::eq(*pod, object)));
-    let with_spec = found.filter_map(|pod| {
-        let spec = pod.get("spec")?;
-        let has_containers = spec.get("containers").is_some_and(|list| !list.items().is_empty());
-        has_containers.then_some(Template { kind, object, pod, spec })
-    });
+    let itself = Some(object).filter(|object| kind != SIDECAR_SET && is_pod(object));
+    let mut pods: Vec<&Node> = itself.into_iter().collect();
+    add_pods_below(object, &mut pods);
+    let with_spec =
+        pods.into_iter().filter_map(|pod| Some(Template { kind, object, pod, spec: pod.get("spec")? }));
     with_spec.collect()
+}
+
+fn add_pods_below<'a>(node: &'a Node, pods: &mut Vec<&'a Node>) {
+    for child in node.children() {
+        if is_pod(child) {
+            pods.push(child);
+        } else {
+            add_pods_below(child, pods);
+        }
+    }
+}
+
+/// Whether it looks like a pod.
+pub fn is_pod(node: &Node) -> bool {
+    let containers = node.get("spec").and_then(|spec| spec.get("containers"));
+    containers.is_some_and(|list| !list.items().is_empty())
 }
 
 /// A node and all below it, in the order of the text.
@@ -110,8 +128,7 @@ pub fn walk(root: &Node) -> impl Iterator<Item = &Node> {
     let mut left = vec![root];
     std::iter::from_fn(move || {
         let node = left.pop()?;
-        let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
-        left.extend(below.collect::<Vec<_>>().into_iter().rev());
+        left.extend(node.children().collect::<Vec<_>>().into_iter().rev());
         Some(node)
     })
 }

@@ -25,7 +25,7 @@ use rewrite::{Rewrite, rewrite};
 
 use crate::check;
 use crate::finding::{Finding, Severity};
-use crate::manifest::{self, Template};
+use crate::manifest::{self, List, Template};
 use crate::sidecarset::SidecarSet;
 use crate::source::Source;
 use crate::yaml::{self, Document, YamlError};
@@ -51,6 +51,7 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     let mut all_changes = Vec::new();
     for (index, document) in documents.iter().enumerate() {
         let mut injections = Vec::new();
+        remarks.extend(left_alone(source, document));
         for template in manifest::templates(document) {
             let own = &mut Remarks { file: &source.name, list: &mut remarks };
             let chosen: Vec<&SidecarSet> = target
@@ -89,6 +90,24 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
         is_new
     });
     Ok(Translated { text: translated.text, remarks, pods, selecting })
+}
+
+/// Says which objects with native sidecars are not translated: of an unknown kind that looks like a pod itself.
+fn left_alone(source: &Source, document: &Document) -> Vec<Finding> {
+    let is_unsure = |template: &Template<'_>| {
+        manifest::path_of(template.kind).is_none() && std::ptr::eq(template.object, template.pod)
+    };
+    let native =
+        |template: &Template<'_>| template.containers().iter().any(|one| one.list == List::NativeSidecar);
+    let all = manifest::all_templates(document).into_iter().filter(|one| is_unsure(one) && native(one));
+    all.map(|template| {
+        let message = format!(
+            "{}: left as it is: an object of this kind may take podshim's annotations and runtimeClassName elsewhere",
+            template.title()
+        );
+        Finding::new(Severity::Warning, &source.name, template.object.start.line, message)
+    })
+    .collect()
 }
 
 /// The changes to one document.
@@ -193,7 +212,7 @@ fn is_done(document: &Document, injections: &[Option<Injection>], changes: &[Opt
         })
         && templates.iter().zip(changes).all(|(template, change)| {
             let plan = template.annotations().and_then(|annotations| annotations.get("podshim.io/plan"));
-            let left = |container: &manifest::Container<'_>| container.list == manifest::List::NativeSidecar;
+            let left = |container: &manifest::Container<'_>| container.list == List::NativeSidecar;
             change.is_none() || (plan.is_some() && !template.containers().iter().any(left))
         })
 }

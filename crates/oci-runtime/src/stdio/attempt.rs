@@ -15,8 +15,9 @@ use tokio::time::Instant;
 
 use super::endpoint::{open_both_ends, reopen};
 use super::error::StreamName;
+use super::half_line::HalfLine;
 use super::line_end::end_line_of_file;
-use super::mover::{HalfLine, LineEnds, Movement};
+use super::mover::{LineEnds, Movement};
 use super::paths::StreamMode;
 use super::pipe::{give_to, nonblocking_pipe};
 use super::relief::{Excess, Relief, ReliefTask, Relieved};

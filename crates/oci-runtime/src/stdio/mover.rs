@@ -26,14 +26,12 @@ use tokio::{
 use tracing::warn;
 
 use super::error::StreamName;
+use super::half_line::HalfLine;
 use super::line_end::{OpenLine, move_and_inspect};
 use super::lines::{LineReader, LineWatch};
 use super::pipe::unread;
 use super::relief::Relieved;
 use crate::{async_file, async_file::poll_now, busy};
-
-mod whole_lines;
-pub(super) use whole_lines::HalfLine;
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.
@@ -261,12 +259,65 @@ impl Mover {
         Ok(())
     }
 
+    /// The same of whole lines.
+    async fn run_in_lines(&self, half: &HalfLine) -> io::Result<()> {
+        loop {
+            let mut readable = self.source.readable().await?;
+            match half.read_more(self.source.get_ref()) {
+                Ok(0) => break,
+                Ok(_) => self.write_in_one_piece(&half.take_lines()).await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
+                Err(error) => return Err(error),
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+        self.write_in_one_piece(&self.last_line(half)).await
+    }
+
+    /// What is left at the end of the stream, with the end of its line.
+    fn last_line(&self, half: &HalfLine) -> Vec<u8> {
+        let mut rest = half.take_rest();
+        if !rest.is_empty() || self.lines.open.as_ref().is_some_and(|open| open.is_open()) {
+            rest.push(b'\n');
+        }
+        rest
+    }
+
+    async fn write_in_one_piece(&self, data: &[u8]) -> io::Result<()> {
+        loop {
+            match self.try_write(data) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room().await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// A pipe takes up to PIPE_BUF bytes as a whole, or none.
+    fn try_write(&self, data: &[u8]) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.end_shared_line();
+        self.sink.get_ref().write_all(data)?;
+        if let Some(open) = &self.lines.open {
+            open.wrote(data);
+        }
+        Ok(())
+    }
+
     /// Moves what was written just before a cut and fits; a full or broken fifo takes no more.
     fn cut(&self) {
         match &self.lines.half {
-            Some(half) => self.cut_in_lines(half),
             None => {
                 let _ = self.move_available(EVERYTHING);
+            }
+            Some(half) => {
+                while let Ok(1..) = half.read_more(self.source.get_ref())
+                    && self.try_write(&half.take_lines()).is_ok()
+                {}
+                let _ = self.try_write(&self.last_line(half));
             }
         }
     }

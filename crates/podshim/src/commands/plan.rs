@@ -23,9 +23,10 @@ const ABOUT: &str = "\
 Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that
 takes at the worst. No shim and no cluster is needed.
 
-FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents), or
-annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
-It skips objects without a pod, and pods without annotations of podshim.";
+FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; objects of any other kind
+with pod templates in them, such as CloneSet or JobSet; many documents), or annotations alone: a YAML mapping of them, or
+lines of key=value as for `ctr run --annotation`. \"-\" is standard input. It skips objects without a pod, and pods without
+annotations of podshim.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or no pod has one; 2 wrong arguments.";
 

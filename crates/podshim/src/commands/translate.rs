@@ -17,9 +17,10 @@ use crate::translate::{Target, Translated, in_place, translate};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents) whose
-pods use native sidecars (KEP-753: initContainers with restartPolicy: Always), and writes what runs in the same order on a
-kubelet that does not know them, with podshim as the runtime:
+Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; objects of any other kind with
+pod templates in them, such as CloneSet or JobSet; many documents) whose pods use native sidecars (KEP-753: initContainers
+with restartPolicy: Always), and writes what runs in the same order on a kubelet that does not know them, with podshim as
+the runtime:
   * the first sidecar and all initContainers after it move to the front of containers, in their order;
   * annotations: the plan, ready from startup probes, pre-stop from preStop hooks, grace and restart-policy from the pod;
   * runtimeClassName.

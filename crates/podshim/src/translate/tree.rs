@@ -1,6 +1,7 @@
 //! Makes the changes in the tree of a document. The edited text must then read as that tree.
 
 use super::change::{Change, Injection};
+use crate::manifest;
 use crate::yaml::{Node, Value};
 
 /// Applies the changes to the pods of a document, in the order of `manifest::templates`.
@@ -14,17 +15,36 @@ pub fn apply(root: &mut Node, changes: &[Option<Change>]) {
 
 /// The nodes with metadata and spec, in the same order as `manifest::templates`.
 fn pods(root: &mut Node) -> Vec<&mut Node> {
-    if root.text_of("kind") == Some("List") {
-        return match root.get_mut("items").map(|items| &mut items.value) {
-            Some(Value::Sequence(_, items)) => items.iter_mut().filter_map(pod_of).collect(),
-            _ => Vec::new(),
-        };
+    let mut found = Vec::new();
+    if manifest::is_list(root) && root.get("items").is_some() {
+        let items = root.get_mut("items").into_iter().flat_map(Node::children_mut);
+        items.for_each(|object| add_pods_of(object, &mut found));
+    } else {
+        add_pods_of(root, &mut found);
     }
-    pod_of(root).into_iter().collect()
+    found
+}
+
+fn add_pods_of<'a>(object: &'a mut Node, found: &mut Vec<&'a mut Node>) {
+    if object.text_of("kind").and_then(manifest::path_of).is_some() {
+        found.extend(pod_of(object));
+    } else {
+        add_pods_below(object, found);
+    }
+}
+
+fn add_pods_below<'a>(node: &'a mut Node, found: &mut Vec<&'a mut Node>) {
+    for child in node.children_mut() {
+        if manifest::is_pod(child) {
+            found.push(child);
+        } else {
+            add_pods_below(child, found);
+        }
+    }
 }
 
 fn pod_of(object: &mut Node) -> Option<&mut Node> {
-    let path = crate::manifest::path_of(object.text_of("kind")?)?;
+    let path = manifest::path_of(object.text_of("kind")?)?;
     let pod = path.iter().try_fold(object, |node, key| node.get_mut(key))?;
     pod.get("spec")?;
     Some(pod)

@@ -136,6 +136,20 @@ impl Node {
         }
     }
 
+    /// Its items or the values of its entries, in the order of the text.
+    pub fn children(&self) -> impl Iterator<Item = &Node> {
+        self.items().iter().chain(self.entries().iter().map(|(_, value)| value))
+    }
+
+    /// The same, to be changed.
+    pub fn children_mut(&mut self) -> Vec<&mut Node> {
+        match &mut self.value {
+            Value::Sequence(_, items) => items.iter_mut().collect(),
+            Value::Mapping(_, entries) => entries.iter_mut().map(|(_, value)| value).collect(),
+            Value::Scalar(_) => Vec::new(),
+        }
+    }
+
     /// Whether YAML takes it for a string, as an annotation's value must be.
     pub fn is_string(&self) -> bool {
         match &self.value {
