@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::fuse::{Fuse, PROGRAM};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
@@ -28,24 +29,36 @@ fn lingering() -> Result<(TcpStream, TcpStream)> {
     Ok((socket, other_end))
 }
 
-/// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are
-/// never received. The shim is stopped meanwhile, so that its close is the last one and has to wait. Returns the other
-/// ends; dropping them ends the wait.
-pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
+/// A socket from which messages go to a container's notify socket.
+fn connected(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<UnixDatagram> {
     let bundles = node.directory_inside()?.join("state/io.containerd.runtime.v2.task/k8s.io");
     let bundle = bundles.join(pod.id(container)?);
     let directory = File::open(&bundle).with_context(|| bundle.display().to_string())?;
     let client = UnixDatagram::unbound()?;
     client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;
+    Ok(client)
+}
+
+/// Sends copies of one descriptor along with a message.
+fn send_with(client: &UnixDatagram, descriptor: RawFd, copies: usize) -> Result<()> {
+    let rights = vec![descriptor; copies];
+    let message = [ControlMessage::ScmRights(&rights)];
+    sendmsg::<()>(client.as_raw_fd(), &[IoSlice::new(b"STATUS=x")], &message, MsgFlags::empty(), None)?;
+    Ok(())
+}
+
+/// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are
+/// never received. The shim is stopped meanwhile, so that its close is the last one and has to wait. Returns the other
+/// ends; dropping them ends the wait.
+pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
+    let client = connected(node, pod, container)?;
     client.set_nonblocking(true)?;
     let shim = Pid::from_raw(pod.shim_pid()?);
     kill(shim, Signal::SIGSTOP)?;
     let mut other_ends = Vec::new();
     for copies in [1, 60, 253, 1, 1] {
         let (socket, other_end) = lingering()?;
-        let rights: Vec<RawFd> = vec![socket.as_raw_fd(); copies];
-        let message = [ControlMessage::ScmRights(&rights)];
-        sendmsg::<()>(client.as_raw_fd(), &[IoSlice::new(b"STATUS=x")], &message, MsgFlags::empty(), None)?;
+        send_with(&client, socket.as_raw_fd(), copies)?;
         other_ends.push(other_end);
         // A helper of the shim may have closed its copy before. Then this is the last close, so it is on a thread,
         // which ends with the test.
@@ -62,10 +75,7 @@ pub struct Flood(Arc<AtomicBool>);
 
 impl Flood {
     pub fn begin(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Self> {
-        let bundles = node.directory_inside()?.join("state/io.containerd.runtime.v2.task/k8s.io");
-        let directory = File::open(bundles.join(pod.id(container)?))?;
-        let client = UnixDatagram::unbound()?;
-        client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;
+        let client = connected(node, pod, container)?;
         client.set_write_timeout(Some(Duration::from_millis(100)))?;
         let flood = Self(Arc::default());
         let over = flood.0.clone();
@@ -136,4 +146,30 @@ async fn u2_a_descriptor_that_lingers_stops_no_other() -> Result<()> {
     pod.remove().await?;
     drop(other_ends);
     Ok(())
+}
+
+/// H5: the process that reads messages hangs in the close of a file whose server does not answer, where no signal ends it. It leaves the
+/// container's cgroup, so that the container's end waits for no such file.
+#[tokio::test]
+async fn h5_a_descriptor_whose_server_never_answers_delays_no_end() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let fuse = Fuse::mount(&node, "message").await?;
+    let mut pod = Pod::new("fuse-message")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "notify;fail=1000")
+        .container(Program::new("s1").mount(fuse.path(), "/fuse"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("s1").await?;
+    let file = File::open(format!("/proc/{}/root/fuse/{PROGRAM}", pod.pid("s1").await?))?;
+    fuse.falls_silent();
+    send_with(&connected(&node, &pod, "s1")?, file.as_raw_fd(), 1)?;
+    wait::until("a close without an answer", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
+        .await?;
+    ensure_serving(&pod, "s1").await?;
+    wait::at_most(PROMPT * 2, "the sandbox does not stop", pod.stop_sandbox()).await?;
+    fuse.end().await?;
+    drop(file);
+    pod.remove().await
 }
