@@ -20,6 +20,8 @@ pub(crate) struct Hooks {
     lost: Option<OpId>,
     /// H1: once in a stop of the pod, across all incarnations.
     on_terminate: Progress,
+    /// H1: it has begun in a round before this one, for the signal that still waits.
+    has_run_for_signal: bool,
     /// H2: once for each incarnation.
     pre_stop: Progress,
     /// Whether a hook of a stop has begun in this incarnation: its exit is not its own any more (I4, J10).
@@ -68,7 +70,7 @@ impl Hooks {
     /// Whether a hook of a stop has not begun yet.
     pub(crate) fn is_due(&self, hook: Hook) -> bool {
         match hook {
-            Hook::OnTerminate => self.on_terminate == Progress::Due,
+            Hook::OnTerminate => self.on_terminate == Progress::Due && !self.has_run_for_signal,
             Hook::PreStop => self.pre_stop == Progress::Due,
             // Once for each takeover.
             Hook::Migrate => true,
@@ -97,6 +99,7 @@ impl Hooks {
 
     /// The signal goes out now, although a hook may still run.
     pub(crate) fn stop_waiting(&mut self) -> Option<Waiting> {
+        self.has_run_for_signal = false;
         self.waiting.take()
     }
 
@@ -139,24 +142,26 @@ impl Hooks {
     }
 
     pub(crate) fn new_incarnation(&mut self) {
-        self.waiting = None;
+        self.stop_waiting();
         self.pre_stop = Progress::Due;
         self.in_program = Progress::Due;
     }
 
     /// T12: the stop that they were part of was taken back. One that runs may end; in the next stop all run again.
     pub(crate) fn take_back(&mut self) {
-        self.waiting = None;
+        self.stop_waiting();
         self.pre_stop = Progress::Due;
         self.new_round();
     }
 
-    /// T14: what lives goes on, and the next stop is another one.
+    /// T14: what lives goes on, and the next stop is another one. H1: a signal that still waits needs no second run.
     pub(crate) fn new_round(&mut self) {
-        self.on_terminate = Progress::Due;
-        if !self.has_waiting_stop() {
-            self.in_program = Progress::Due;
+        let has_run = self.on_terminate == Progress::Begun;
+        match self.waiting {
+            Some(_) => self.has_run_for_signal |= has_run,
+            None => self.in_program = Progress::Due,
         }
+        self.on_terminate = Progress::Due;
         self.exits = 0;
     }
 }
@@ -177,6 +182,19 @@ mod tests {
         hooks.new_incarnation();
         assert!(!hooks.is_due(Hook::OnTerminate) && hooks.is_due(Hook::PreStop));
         hooks.new_round();
+        assert!(hooks.is_due(Hook::OnTerminate));
+    }
+
+    /// H1, T12: another round begins while a signal of its own waits: it has run.
+    #[test]
+    fn h1_t12_not_once_more_for_a_signal_that_waits() {
+        let mut hooks = Hooks::default();
+        hooks.wait(PodTime::ZERO, None);
+        hooks.begin(OpId(1), Hook::OnTerminate);
+        hooks.new_round();
+        hooks.new_round();
+        assert!(!hooks.is_due(Hook::OnTerminate));
+        hooks.new_incarnation();
         assert!(hooks.is_due(Hook::OnTerminate));
     }
 

@@ -99,13 +99,15 @@ impl Invariants {
                 let own = self.plan.as_ref().and_then(|plan| plan.member(&container.name)?.1.grace);
                 container.own_time = own.unwrap_or(pod_grace);
             }
-            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
-            let lives = container.runs_program() && container.role == Some(Role::Sidecar);
-            container.taken_back |= lives && own && !asked;
+            let is_sidecar = container.role == Some(Role::Sidecar);
+            // H1: a main or an init that its caller has stopped ends, whatever becomes of the pod's stop.
+            if is_sidecar || !container.asked_ever {
+                container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
+            }
+            container.taken_back |= container.runs_program() && is_sidecar && own && !asked;
             container.held_since = now;
             container.is_latecomer = false;
             // I4: what went on after a stop was interrupted by nothing but its own signal.
-            let is_sidecar = container.role == Some(Role::Sidecar);
             if container.process != Process::None {
                 container.interrupted &= container.stop_signals > 0 || !is_sidecar && asked;
             }
