@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pod_spec::{Plan, RestartPolicy, Role};
 
 use crate::command::Command;
-use crate::kubelet::KubeletSetup;
+use crate::kubelet::{KubeletSetup, PodContainer, SpecPart};
 use crate::program::{Program, Run};
 
 /// Whether the scenario is fair.
@@ -34,7 +34,13 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
 }
 
 fn names_agree(plan: &Plan, setup: &KubeletSetup) -> bool {
-    plan.members.len() == setup.containers.len()
+    // S8: of the containers that the plan does not name only those of its kubelet's own, and mains by `*=main`.
+    let may_be_unnamed = |container: &PodContainer| {
+        container.part == SpecPart::Init && plan.kubelets_own.has(&container.name)
+            || plan.makes_main_of(&container.name)
+    };
+    let strangers = setup.containers.iter().filter(|container| plan.member(&container.name).is_none());
+    strangers.into_iter().all(may_be_unnamed)
         && plan.members.iter().all(|member| setup.containers.iter().any(|other| other.name == member.name))
 }
 

@@ -6,7 +6,7 @@ use pod_spec::RestartPolicy;
 
 use super::setup::SpecPart;
 use super::status::{Listed, State};
-use super::sync::{Actions, Reason, SyncInput, is_started_again, regulars};
+use super::sync::{Actions, Reason, SyncInput, ephemerals, is_started_again, regulars};
 
 pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     let mut actions = Actions::default();
@@ -16,6 +16,7 @@ pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     }
     let is_initialized = inits(input, &mut actions);
     if actions.kill_pod || !is_initialized {
+        ephemerals(input, &mut actions);
         return actions;
     }
     let mut mains = Actions::default();
@@ -26,6 +27,7 @@ pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     }
     actions.kill.extend(mains.kill);
     actions.start.extend(mains.start);
+    ephemerals(input, &mut actions);
     actions
 }
 
@@ -40,7 +42,8 @@ fn is_terminal(input: &SyncInput<'_>) -> bool {
         .filter(|(_, container)| container.part == SpecPart::Regular);
     regular.all(|(container, _)| {
         input.listed.newest(container).is_some_and(|newest| {
-            matches!(newest.state, State::Exited { .. }) && !is_started_again(newest, input.setup.policy)
+            matches!(newest.state, State::Exited { .. })
+                && !is_started_again(newest, input.setup.policy_of(container))
         })
     })
 }
@@ -51,7 +54,7 @@ fn inits(input: &SyncInput<'_>, actions: &mut Actions) -> bool {
         let parts = input.setup.containers.iter().enumerate();
         parts.filter(|(_, container)| wanted(container.part)).map(|(index, _)| index).collect::<Vec<_>>()
     };
-    let inits = of(|part| part != SpecPart::Regular);
+    let inits = of(|part| matches!(part, SpecPart::Init | SpecPart::Sidecar));
     let Some(last) = inits.last().copied() else { return true };
     // Completed ones may have been removed: a live main shows that they are done.
     let lives = |container: &usize| {

@@ -10,7 +10,7 @@ use pod_spec::{Plan, RestartPolicy, Role};
 
 use super::cri::START_ERROR;
 use super::status::{Listed, State};
-use super::{Kubelet, KubeletVersion, WorkerState};
+use super::{Kubelet, KubeletVersion, SpecPart, WorkerState};
 
 /// The code of a container whose program podshim does not run (J9).
 const NEVER_RAN: u32 = 125;
@@ -113,6 +113,7 @@ impl Kubelet {
                     || self.ledger.killed.contains(&newest.id)
                     || has_fatal(plan);
                 match policy {
+                    _ if self.setup.containers[container].own_policy.is_some() => None,
                     RestartPolicy::OnFailure if !self.has_completed(container) => {
                         Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
                     }
@@ -148,6 +149,7 @@ impl Kubelet {
             let newest = self.cri.listed().newest(*container);
             match self.role(plan, *container) {
                 _ if self.broken.contains(container) => false,
+                None if self.is_no_work_of_the_pod(*container) => false,
                 Some(Role::Sidecar) => !newest.is_some_and(|newest| self.serves(newest)),
                 Some(Role::Init) if newest.is_none() => false,
                 _ => !newest.is_some_and(|newest| matches!(newest.state, State::Exited { code: 0, .. })),
@@ -162,6 +164,7 @@ impl Kubelet {
             let newest = self.cri.listed().newest(*container);
             match self.role(plan, *container) {
                 _ if self.broken.contains(container) => false,
+                None if self.is_no_work_of_the_pod(*container) => false,
                 // Its container may have been removed.
                 Some(Role::Init) if self.setup.version == KubeletVersion::Aware => {
                     newest.is_some_and(|newest| !matches!(newest.state, State::Exited { code: 0, .. }))
@@ -175,6 +178,11 @@ impl Kubelet {
             }
         });
         fault.map(|_| self.in_the_way(plan, pod, "Always: the pod does not serve"))
+    }
+
+    /// Of an injector's init only the containers that wait for it say whether it is done, and a debugger owes nothing.
+    fn is_no_work_of_the_pod(&self, container: usize) -> bool {
+        matches!(self.setup.containers[container].part, SpecPart::Init | SpecPart::Ephemeral)
     }
 
     fn serves(&self, newest: &Listed) -> bool {

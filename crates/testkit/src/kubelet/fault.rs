@@ -7,6 +7,7 @@ use std::time::Duration;
 use pod_lifecycle::PodTime;
 
 use super::order::EndOrder;
+use super::setup::{PodContainer, SpecPart};
 use super::status::State;
 use super::{Kubelet, WorkerState};
 use crate::operation_kind::OperationKind;
@@ -31,6 +32,8 @@ pub enum Fault {
     Crash(String, u32),
     /// The kernel kills its program for memory.
     OutOfMemory(String),
+    /// `kubectl debug` adds a container of that name.
+    Debug(String),
     /// A restart rule has matched (KEP-5532): the kubelet ends and removes all containers, and makes them again.
     RestartAll,
     /// The kubelet ends and is back after that time.
@@ -53,7 +56,7 @@ impl Fault {
             | Self::Broken(name, _)
             | Self::Crash(name, _)
             | Self::OutOfMemory(name) => Some(name),
-            Self::RestartAll | Self::Restart(_) | Self::Delete(_) | Self::Evict => None,
+            Self::Debug(_) | Self::RestartAll | Self::Restart(_) | Self::Delete(_) | Self::Evict => None,
         }
     }
 
@@ -78,6 +81,7 @@ impl Fault {
                 Self::Crash(name()?, code.parse().map_err(|_| format!("{code:?} is no exit code"))?)
             }
             "oom" => Self::OutOfMemory(name()?),
+            "debug" => Self::Debug(name()?),
             "restart-all" => Self::RestartAll,
             "restart" => Self::Restart(duration(1)?),
             "delete" => Self::Delete(duration(1)?),
@@ -98,6 +102,7 @@ impl fmt::Display for Fault {
             Self::Broken(name, kind) => write!(f, "broken {name} {kind}"),
             Self::Crash(name, code) => write!(f, "crash {name} {code}"),
             Self::OutOfMemory(name) => write!(f, "oom {name}"),
+            Self::Debug(name) => write!(f, "debug {name}"),
             Self::RestartAll => f.write_str("restart-all"),
             Self::Restart(time) => write!(f, "restart {}", show_duration(*time)),
             Self::Delete(grace) => write!(f, "delete {}", show_duration(*grace)),
@@ -138,6 +143,7 @@ impl Kubelet {
                 }
             }
             Fault::Broken(name, _) => self.broken.extend(self.index_of(name)),
+            Fault::Debug(name) => self.debug(now, name),
             Fault::RestartAll => self.order_restart_of_all(now),
             Fault::Restart(time) => self.restart(now, *time),
             Fault::Delete(grace) => self.order_end(now, EndOrder::Delete(*grace)),
@@ -159,6 +165,17 @@ impl Kubelet {
         self.forget_ending();
         self.worker = WorkerState::Down;
         self.due = now + time;
+    }
+
+    fn debug(&mut self, now: PodTime, name: &str) {
+        if self.index_of(name).is_some() || matches!(self.worker, WorkerState::Over | WorkerState::Ending) {
+            return;
+        }
+        let part = SpecPart::Ephemeral;
+        self.setup.containers.push(PodContainer { part, ..PodContainer::named(name) });
+        self.images.push(0);
+        self.attempts.push(0);
+        self.relist(now);
     }
 
     /// All faults are over.

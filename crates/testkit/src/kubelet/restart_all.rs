@@ -23,12 +23,13 @@ impl Kubelet {
     /// The regular containers are killed first, each with the shortest grace, one after another.
     pub(super) fn begin_restart_of_all(&mut self, now: PodTime) {
         self.restart_of_all.stage = Stage::Killing;
-        let mut kills = self.cri.listed().running();
-        let is_init = |id: &ContainerId| {
+        let part = |id: &ContainerId| {
             let listed = self.cri.listed().get(id);
-            listed.is_some_and(|listed| self.setup.containers[listed.container].part != SpecPart::Regular)
+            listed.map_or(SpecPart::Regular, |listed| self.setup.containers[listed.container].part)
         };
-        kills.sort_by_key(|id| is_init(id));
+        let mut kills = self.cri.listed().running();
+        kills.retain(|id| part(id) != SpecPart::Ephemeral);
+        kills.sort_by_key(|id| part(id) != SpecPart::Regular);
         self.note("kubelet restarts all containers".to_owned());
         self.worker = WorkerState::Syncing(Sync {
             kills: kills.into(),
@@ -50,12 +51,15 @@ impl Kubelet {
         for container in 0..self.setup.containers.len() {
             let ids = (1..=self.attempts[container]).map(|attempt| self.id_of(container, attempt));
             let before = |other: usize| self.restart_of_all.before.get(other).copied().unwrap_or_default();
-            let came_after =
-                (container + 1..self.attempts.len()).any(|other| self.attempts[other] > before(other));
+            let comes_after = |other: &usize| self.setup.containers[*other].part != SpecPart::Ephemeral;
+            let later = (container + 1..self.attempts.len()).filter(comes_after);
+            let came_after = later.into_iter().any(|other| self.attempts[other] > before(other));
             if came_after && ids.into_iter().any(|id| self.ledger.ended_well.contains(&id)) {
                 self.restart_of_all.owed.insert(container, self.attempts[container] + 1);
             }
-            self.cri.remove_dead(container);
+            if self.setup.containers[container].part != SpecPart::Ephemeral {
+                self.cri.remove_dead(container);
+            }
         }
         self.restart_of_all.before.clone_from(&self.attempts);
         self.failed_probes.clear();

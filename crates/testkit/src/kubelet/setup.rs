@@ -46,6 +46,8 @@ pub struct PodContainer {
     pub hook: Option<Duration>,
     /// Whether it has a startup probe.
     pub has_startup_probe: bool,
+    /// Its own restart policy (KEP-5307), in place of the pod's.
+    pub own_policy: Option<RestartPolicy>,
 }
 
 /// The part of a pod's spec.
@@ -57,12 +59,15 @@ pub enum SpecPart {
     Init,
     /// `initContainers` with `restartPolicy: Always`.
     Sidecar,
+    /// Of `kubectl debug`: started once, and never again.
+    Ephemeral,
 }
 
 impl PodContainer {
     /// A regular container without hook and probe.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), part: SpecPart::Regular, hook: None, has_startup_probe: false }
+        let (name, part) = (name.to_owned(), SpecPart::Regular);
+        Self { name, part, hook: None, has_startup_probe: false, own_policy: None }
     }
 
     fn parse(word: &str) -> Result<Self, String> {
@@ -72,6 +77,8 @@ impl PodContainer {
             match part.split_once('=') {
                 None if part == "init" => container.part = SpecPart::Init,
                 None if part == "sidecar" => container.part = SpecPart::Sidecar,
+                None if part == "ephemeral" => container.part = SpecPart::Ephemeral,
+                Some(("own", policy)) => container.own_policy = Some(parse_policy(policy)?),
                 None if part == "startup" => container.has_startup_probe = true,
                 Some(("hook", time)) => {
                     container.hook =
@@ -85,6 +92,11 @@ impl PodContainer {
 }
 
 impl KubeletSetup {
+    /// By which policy a container is restarted.
+    pub(super) fn policy_of(&self, container: usize) -> RestartPolicy {
+        self.containers[container].own_policy.unwrap_or(self.policy)
+    }
+
     /// Reads `unaware onfailure seed=7 grace=30s c0 c1/hook=2s`, or `aware ... c0/init c1/sidecar/startup c2`.
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
         let [version, policy, rest @ ..] = words else {
@@ -127,17 +139,21 @@ pub fn parse_policy(word: &str) -> Result<RestartPolicy, String> {
     }
 }
 
+fn policy_word(policy: RestartPolicy) -> &'static str {
+    match policy {
+        RestartPolicy::Always => "always",
+        RestartPolicy::OnFailure => "onfailure",
+        RestartPolicy::Never => "never",
+    }
+}
+
 impl fmt::Display for KubeletSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = match self.version {
             KubeletVersion::Unaware => "unaware",
             KubeletVersion::Aware => "aware",
         };
-        let policy = match self.policy {
-            RestartPolicy::Always => "always",
-            RestartPolicy::OnFailure => "onfailure",
-            RestartPolicy::Never => "never",
-        };
+        let policy = policy_word(self.policy);
         write!(f, "{version} {policy} seed={} grace={}", self.seed, show_duration(self.grace))?;
         self.containers.iter().try_for_each(|container| write!(f, " {container}"))
     }
@@ -150,6 +166,10 @@ impl fmt::Display for PodContainer {
             SpecPart::Regular => {}
             SpecPart::Init => f.write_str("/init")?,
             SpecPart::Sidecar => f.write_str("/sidecar")?,
+            SpecPart::Ephemeral => f.write_str("/ephemeral")?,
+        }
+        if let Some(policy) = self.own_policy {
+            write!(f, "/own={}", policy_word(policy))?;
         }
         if self.has_startup_probe {
             f.write_str("/startup")?;

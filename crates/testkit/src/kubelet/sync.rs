@@ -36,6 +36,7 @@ pub(super) struct Actions {
 pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     let mut actions = Actions::default();
     regulars(input, &mut actions);
+    ephemerals(input, &mut actions);
     actions
 }
 
@@ -52,19 +53,29 @@ pub(super) fn regulars(input: &SyncInput<'_>, actions: &mut Actions) {
                     kept += 1;
                     continue;
                 };
-                if reason == Reason::Changed || input.setup.policy != RestartPolicy::Never {
+                if reason == Reason::Changed || input.setup.policy_of(container) != RestartPolicy::Never {
                     actions.start.push(container);
                 }
                 actions.kill.push(running.id.clone());
             }
             other => {
-                if other.is_none_or(|dead| is_started_again(dead, input.setup.policy)) {
+                if other.is_none_or(|dead| is_started_again(dead, input.setup.policy_of(container))) {
                     actions.start.push(container);
                 }
             }
         }
     }
     actions.kill_pod = kept == 0 && actions.start.is_empty();
+}
+
+/// Looks at the containers of `kubectl debug`, which keep no pod alive.
+pub(super) fn ephemerals(input: &SyncInput<'_>, actions: &mut Actions) {
+    let parts = input.setup.containers.iter().enumerate();
+    for (container, _) in parts.filter(|(_, spec)| spec.part == SpecPart::Ephemeral) {
+        if !actions.kill_pod && input.listed.newest(container).is_none() {
+            actions.start.push(container);
+        }
+    }
 }
 
 /// Why a running container is killed.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_spec::{RestartPolicy, Role};
+use pod_spec::{CodeSet, RestartMode, RestartPolicy, Role};
 
 use super::plan;
 use crate::command::{Command, Detail, PodCaller, Scenario};
@@ -68,11 +68,13 @@ pub enum FaultKind {
     Mixed,
     /// All containers are restarted in the living sandbox (RestartAllContainers).
     RestartAll,
+    /// `kubectl debug` adds a container, perhaps with a crash.
+    Debug,
     /// Only keys of the pod's author: `restart`, `after`, `exit-codes=real`, and programs that fail.
     Keys,
 }
 
-const FAULT_KINDS: [(&str, FaultKind); 18] = [
+const FAULT_KINDS: [(&str, FaultKind); 19] = [
     ("none", FaultKind::None),
     ("probe", FaultKind::Probe),
     ("probes", FaultKind::Probes),
@@ -91,6 +93,7 @@ const FAULT_KINDS: [(&str, FaultKind); 18] = [
     ("mixed", FaultKind::Mixed),
     ("keys", FaultKind::Keys),
     ("restart-all", FaultKind::RestartAll),
+    ("debug", FaultKind::Debug),
 ];
 
 impl FaultKind {
@@ -151,7 +154,19 @@ impl KubeletRun {
             .collect();
         let faults = faults(random, self.kind, &names, &mains);
         commands.extend(faults.before);
-        commands.push(Command::Kubelet(setup(random, self, &pod.members)));
+        let mut setup = setup(random, self, &pod.members);
+        for container in &mut setup.containers {
+            container.own_policy = own_policy(self, &pod, &container.name);
+        }
+        // An init of an injector's, which the plan does not name (S8).
+        if self.version == KubeletVersion::Aware && setup.seed.is_multiple_of(4) {
+            let injected = PodContainer { part: SpecPart::Init, ..PodContainer::named("istio-init") };
+            setup.containers.insert(0, injected);
+            let ends = Some(RunEnd { code: 0, after: millis(300) });
+            let runs = vec![Run { ends, ..Run::default() }];
+            commands.push(Command::Program("istio-init".to_owned(), Program::new(runs)));
+        }
+        commands.push(Command::Kubelet(setup));
         for command in faults.after {
             commands.extend([Command::Advance(pause(random)), command]);
         }
@@ -166,6 +181,23 @@ impl KubeletRun {
         }
         Scenario(commands)
     }
+}
+
+/// A main's own restart policy (KEP-5307), where the plan's `restart` says that it has one: its failure ends it in a pod under
+/// OnFailure (J1).
+fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<RestartPolicy> {
+    let is_main = pod.members.iter().any(|(other, role)| other == name && *role == Role::Main);
+    let full: Vec<_> =
+        pod.annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
+    let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let plan = parsed.ok()?.plan?;
+    let restart = plan.member(name)?.1.restart?;
+    let ends = match restart.mode {
+        RestartMode::Never => true,
+        RestartMode::OnFailure => restart.codes != CodeSet::FAILURES,
+        RestartMode::Always | RestartMode::Visible => false,
+    };
+    (is_main && ends && run.policy == RestartPolicy::OnFailure).then_some(RestartPolicy::Never)
 }
 
 fn setup(random: &mut Rng, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
@@ -278,6 +310,15 @@ fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String])
             }
             if random.percent(20) {
                 after.push(fault(Fault::Restart(millis(3000))));
+            }
+        }
+        FaultKind::Debug => {
+            after.push(fault(Fault::Debug("debugger-7xk2p".to_owned())));
+            if random.percent(50) {
+                after.push(fault(Fault::Crash(name(random), 1)));
+            }
+            if random.percent(30) {
+                after.push(fault(Fault::RestartAll));
             }
         }
         FaultKind::RestartAll => {
@@ -418,6 +459,7 @@ mod tests {
             "delete",
             "evict",
             "restart-all",
+            "debug",
         ] {
             assert!(text.contains(&format!("\nfault {word}")), "no {word}");
         }

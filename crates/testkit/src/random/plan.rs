@@ -161,6 +161,10 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             break (list, planned, names);
         }
     };
+    let (mut list, mut planned) = (list, planned);
+    if policy == RestartPolicy::Always && extra == Extra::None && list.len() % 3 == 1 {
+        name_no_main(&mut list, &mut planned);
+    }
     // Only where roles have the same order: the kubelet creates the containers in the order of the list.
     let roles =
         if list.len().is_multiple_of(3) && is_in_order_of_roles(&planned) { by_role(&list) } else { None };
@@ -199,12 +203,26 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             annotations.pop();
         }
     }
-    let roles = planned.iter().map(|container| match container.role {
+    let main = PlannedRole::Main;
+    let all = planned.iter().map(|container| container.role).chain(std::iter::once(main));
+    let roles = all.map(|role| match role {
         PlannedRole::Init => Role::Init,
         PlannedRole::Sidecar | PlannedRole::Standby => Role::Sidecar,
         PlannedRole::Main => Role::Main,
     });
     KubeletPod { annotations, members: names.into_iter().zip(roles).collect() }
+}
+
+/// S8: the last main of a plan is one by `*=main`, if the plan names no other.
+fn name_no_main(list: &mut String, planned: &mut Vec<Planned>) {
+    let is_main = |container: &Planned| container.role == PlannedRole::Main;
+    let is_last = planned.last().is_some_and(is_main);
+    if let (true, 1, Some((before, _))) =
+        (is_last, planned.iter().filter(|it| is_main(it)).count(), list.rsplit_once(", "))
+    {
+        *list = format!("{before}, *=main");
+        planned.pop();
+    }
 }
 
 /// Whether a pod with that key can do what its policy promises, whatever its programs do at first.
