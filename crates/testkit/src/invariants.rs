@@ -249,6 +249,8 @@ impl Invariants {
                 container.hook = None;
                 if *hook == Hook::Migrate {
                     container.migrated = Some(*outcome == Outcome::Ok);
+                } else {
+                    self.hook_ended(&id);
                 }
             }
             // An exit does not wait for a hook that outlives its container.

@@ -83,4 +83,13 @@ impl Invariants {
             _ => Ok(()),
         }
     }
+
+    /// T3, T8: a sidecar whose turn has passed meanwhile goes on, and its next turn has time of its own.
+    pub(super) fn hook_ended(&mut self, id: &ContainerId) {
+        let container = &self.containers[id];
+        let ends = container.gate_failed || container.stop_signals > 0 || self.is_judged_alone(container);
+        if container.role == Some(Role::Sidecar) && !ends && !self.turn_has_come(container) {
+            self.containers.entry(id.clone()).and_modify(|container| container.ends_since = None);
+        }
+    }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use pod_lifecycle::{ContainerId, Pod, PodTime};
-use pod_spec::{Plan, RestartPolicy, Role};
+use pod_spec::{Plan, RestartPolicy, Role, ZeroGrace};
 
 use super::cri::START_ERROR;
 use super::status::{Listed, State};
@@ -75,7 +75,7 @@ impl Kubelet {
     /// T12a: the stop of one container of several ends no other.
     fn collateral(&self, plan: Option<&Plan>) -> Option<String> {
         let alone = self.ledger.killed.len() == 1 && self.ending.is_none();
-        if !alone || has_fatal(plan) {
+        if !alone || self.ends_others(plan) {
             return None;
         }
         let others = self.cri.listed().all().filter(|listed| !self.ledger.killed.contains(&listed.id));
@@ -111,8 +111,13 @@ impl Kubelet {
                 let excused = code == START_ERROR
                     || code == NEVER_RAN
                     || self.ledger.killed.contains(&newest.id)
-                    || has_fatal(plan);
+                    || self.ends_others(plan);
                 match policy {
+                    // J11: its kubelet has made it again until it succeeded.
+                    RestartPolicy::Never if self.is_retried(container) && !excused => {
+                        let ended = self.has_completed(container);
+                        (!ended).then(|| format!("Never: main {} is given up, and is retried", newest.id))
+                    }
                     _ if self.setup.containers[container].own_policy.is_some() => None,
                     RestartPolicy::OnFailure if !self.has_completed(container) => {
                         Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
@@ -125,6 +130,11 @@ impl Kubelet {
                 }
             },
         )
+    }
+
+    /// KEP-5307.
+    fn is_retried(&self, container: usize) -> bool {
+        self.setup.containers[container].own_policy == Some(RestartPolicy::OnFailure)
     }
 
     /// OnFailure: whether any task of a main has exited with 0. A 0 after the kubelet's own stop signal counts only if
@@ -220,6 +230,14 @@ impl Kubelet {
         });
         let reason = held.or(idle).or(runs).or(dead).unwrap_or_else(|| "nothing runs".to_owned());
         format!("{what}: {reason}")
+    }
+}
+
+impl Kubelet {
+    /// R9, K11: whether the end of some containers, or a caller's SIGKILL, ends others.
+    fn ends_others(&self, plan: Option<&Plan>) -> bool {
+        let orders = plan.is_some_and(|plan| plan.settings.zero_grace == ZeroGrace::Order);
+        has_fatal(plan) || orders && self.ledger.crictl_killed
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Fault {
     OutOfMemory(String),
     /// `kubectl debug` adds a container of that name.
     Debug(String),
+    /// crictl stops the container, with that time; without one it sends SIGKILL alone (F5).
+    Crictl(String, Duration),
     /// A restart rule has matched (KEP-5532): the kubelet ends and removes all containers, and makes them again.
     RestartAll,
     /// The kubelet ends and is back after that time.
@@ -55,6 +57,7 @@ impl Fault {
             | Self::Forget(name)
             | Self::Broken(name, _)
             | Self::Crash(name, _)
+            | Self::Crictl(name, _)
             | Self::OutOfMemory(name) => Some(name),
             Self::Debug(_) | Self::RestartAll | Self::Restart(_) | Self::Delete(_) | Self::Evict => None,
         }
@@ -82,6 +85,7 @@ impl Fault {
             }
             "oom" => Self::OutOfMemory(name()?),
             "debug" => Self::Debug(name()?),
+            "crictl" => Self::Crictl(name()?, duration(2)?),
             "restart-all" => Self::RestartAll,
             "restart" => Self::Restart(duration(1)?),
             "delete" => Self::Delete(duration(1)?),
@@ -103,6 +107,7 @@ impl fmt::Display for Fault {
             Self::Crash(name, code) => write!(f, "crash {name} {code}"),
             Self::OutOfMemory(name) => write!(f, "oom {name}"),
             Self::Debug(name) => write!(f, "debug {name}"),
+            Self::Crictl(name, time) => write!(f, "crictl {name} {}", show_duration(*time)),
             Self::RestartAll => f.write_str("restart-all"),
             Self::Restart(time) => write!(f, "restart {}", show_duration(*time)),
             Self::Delete(grace) => write!(f, "delete {}", show_duration(*grace)),
@@ -144,6 +149,7 @@ impl Kubelet {
             }
             Fault::Broken(name, _) => self.broken.extend(self.index_of(name)),
             Fault::Debug(name) => self.debug(now, name),
+            Fault::Crictl(name, time) => self.crictl_stops(now, name, *time),
             Fault::RestartAll => self.order_restart_of_all(now),
             Fault::Restart(time) => self.restart(now, *time),
             Fault::Delete(grace) => self.order_end(now, EndOrder::Delete(*grace)),
@@ -165,6 +171,15 @@ impl Kubelet {
         self.forget_ending();
         self.worker = WorkerState::Down;
         self.due = now + time;
+    }
+
+    /// The kubelet learns of it by the exit only.
+    fn crictl_stops(&mut self, now: PodTime, name: &str, time: Duration) {
+        if let Some(id) = self.running_of(name).cloned() {
+            self.ledger.killed.insert(id.clone());
+            self.ledger.crictl_killed |= time.is_zero();
+            self.cri.stop_container(now, id, time);
+        }
     }
 
     fn debug(&mut self, now: PodTime, name: &str) {

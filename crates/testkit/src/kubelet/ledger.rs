@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     pub(super) killed: BTreeSet<ContainerId>,
     /// Killed containers whose stop was given up by a kubelet that restarted.
     pub(super) given_up: BTreeSet<ContainerId>,
+    /// Whether crictl has sent SIGKILL alone, which with `zero-grace=order` is a stop of the pod (K11).
+    pub(super) crictl_killed: bool,
 }
 
 impl Ledger {

@@ -159,6 +159,19 @@ fn signal(random: &mut Rng) -> Signal {
     if random.percent(10) { any.unwrap_or(Signal::TERM) } else { *random.pick(&usual) }
 }
 
+/// How long an operation hangs. No end waits for those without an end (T10); of the others the runtime makes an end.
+pub(super) fn hanging(random: &mut Rng, kind: OperationKind) -> Duration {
+    let is_given_up = matches!(
+        kind,
+        OperationKind::Recreate
+            | OperationKind::Start
+            | OperationKind::StartExec
+            | OperationKind::RunHook
+            | OperationKind::Check
+    );
+    Duration::from_secs(if is_given_up && random.percent(30) { 100_000 } else { 119 })
+}
+
 /// An operation that fails, is slow, or is reported as failed.
 fn fault(random: &mut Rng, names: &[String]) -> Command {
     let kinds: Vec<_> = OperationKind::all().collect();
@@ -166,8 +179,8 @@ fn fault(random: &mut Rng, names: &[String]) -> Command {
     match random.below(3) {
         0 if kind.can_be_lost() => Command::Lose(name, kind),
         0 | 1 => Command::Fail(name, kind),
-        // As long as a call of the runtime may take; most are short.
-        _ if random.percent(8) => Command::Slow(name, kind, Duration::from_secs(119)),
+        // As long as a call of the runtime may take, or without an end; most are short.
+        _ if random.percent(8) => Command::Slow(name, kind, hanging(random, kind)),
         _ => Command::Slow(name, kind, random.duration()),
     }
 }

@@ -70,11 +70,13 @@ pub enum FaultKind {
     RestartAll,
     /// `kubectl debug` adds a container, perhaps with a crash.
     Debug,
+    /// crictl stops and removes containers while the kubelet reacts.
+    Crictl,
     /// Only keys of the pod's author: `restart`, `after`, `exit-codes=real`, and programs that fail.
     Keys,
 }
 
-const FAULT_KINDS: [(&str, FaultKind); 19] = [
+const FAULT_KINDS: [(&str, FaultKind); 20] = [
     ("none", FaultKind::None),
     ("probe", FaultKind::Probe),
     ("probes", FaultKind::Probes),
@@ -94,6 +96,7 @@ const FAULT_KINDS: [(&str, FaultKind); 19] = [
     ("keys", FaultKind::Keys),
     ("restart-all", FaultKind::RestartAll),
     ("debug", FaultKind::Debug),
+    ("crictl", FaultKind::Crictl),
 ];
 
 impl FaultKind {
@@ -137,13 +140,14 @@ impl KubeletRun {
         let head = Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations };
         let mut commands = vec![head];
         for (name, role) in &pod.members {
-            let program = program(random, *role, self);
+            let program = program(random, *role, self, own_policy(self, &pod, name));
             commands.push(Command::Program(name.clone(), program));
         }
         if random.percent(25) {
             let (name, _) = random.pick(&pod.members).clone();
-            let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
-            commands.push(Command::Slow(name, kind, *random.pick(&[millis(300), millis(2500)])));
+            // T18 wants every container to have ended, and one whose create hangs has not.
+            let hangs = self.kind != FaultKind::RestartAll && random.percent(20);
+            commands.push(slow(random, name, hangs.then_some(HANGING)));
         }
         let names: Vec<String> = pod.members.iter().map(|(name, _)| name.clone()).collect();
         let mains: Vec<String> = pod
@@ -183,21 +187,49 @@ impl KubeletRun {
     }
 }
 
-/// A main's own restart policy (KEP-5307), where the plan's `restart` says that it has one: its failure ends it in a pod under
-/// OnFailure (J1).
+/// As long as the runtime lets an operation hang.
+const HANGING: Duration = Duration::from_secs(119);
+
+/// An operation of podshim's own that is slow, or that hangs for as long as the runtime lets it.
+fn slow(random: &mut Rng, name: String, hanging: Option<Duration>) -> Command {
+    const KINDS: [OperationKind; 6] = [
+        OperationKind::Create,
+        OperationKind::Start,
+        OperationKind::Recreate,
+        OperationKind::KillRemaining,
+        OperationKind::Remove,
+        OperationKind::Check,
+    ];
+    let time = hanging.unwrap_or(millis(*random.pick(&[300, 2500])));
+    Command::Slow(name, *random.pick(&KINDS), time)
+}
+
+/// A main's own restart policy (KEP-5307). Under OnFailure where the plan's `restart` says that its failure ends it (J1); under Never its
+/// kubelet may recreate it (J11).
 fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<RestartPolicy> {
-    let is_main = pod.members.iter().any(|(other, role)| other == name && *role == Role::Main);
+    if !pod.members.iter().any(|(other, role)| other == name && *role == Role::Main) {
+        return None;
+    }
     let full: Vec<_> =
         pod.annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
     let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let plan = parsed.ok()?.plan?;
-    let restart = plan.member(name)?.1.restart?;
-    let ends = match restart.mode {
+    let restart = plan.member(name)?.1.restart;
+    let ends = restart.is_some_and(|restart| match restart.mode {
         RestartMode::Never => true,
         RestartMode::OnFailure => restart.codes != CodeSet::FAILURES,
         RestartMode::Always | RestartMode::Visible => false,
-    };
-    (is_main && ends && run.policy == RestartPolicy::OnFailure).then_some(RestartPolicy::Never)
+    });
+    match run.policy {
+        RestartPolicy::OnFailure if ends => Some(RestartPolicy::Never),
+        // One whose command does not exist is retried for ever.
+        RestartPolicy::Never
+            if run.version == KubeletVersion::Aware && restart.is_none() && run.kind != FaultKind::Broken =>
+        {
+            run.seed.is_multiple_of(3).then_some(RestartPolicy::OnFailure)
+        }
+        _ => None,
+    }
 }
 
 fn setup(random: &mut Rng, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
@@ -321,6 +353,20 @@ fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String])
                 after.push(fault(Fault::RestartAll));
             }
         }
+        FaultKind::Crictl => {
+            for _ in 0..1 + random.below(4) {
+                let name = name(random);
+                let time = *random.pick(&[0, 0, 1000, 5000, 30_000]);
+                after.push(fault(Fault::Crictl(name.clone(), millis(time))));
+                match random.below(8) {
+                    0 => after.push(fault(Fault::Forget(name))),
+                    1 => after.push(probe(random)),
+                    2 => after.push(slow(random, name, Some(HANGING))),
+                    3 => after.push(fault(Fault::Restart(millis(3000)))),
+                    _ => {}
+                }
+            }
+        }
         FaultKind::RestartAll => {
             for _ in 0..1 + random.below(2) {
                 if random.percent(60) {
@@ -345,6 +391,7 @@ fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String])
                     FaultKind::Forget,
                     FaultKind::Crash,
                     FaultKind::OutOfMemory,
+                    FaultKind::Crictl,
                 ];
                 let kind = *random.pick(&kinds);
                 let one = self::faults(random, kind, names, mains);
@@ -362,13 +409,13 @@ fn pause(random: &mut Rng) -> Duration {
 }
 
 /// A program that may fail at first, and behaves in the end.
-fn program(random: &mut Rng, role: Role, run: KubeletRun) -> Program {
+fn program(random: &mut Rng, role: Role, run: KubeletRun, own: Option<RestartPolicy>) -> Program {
     let mut runs = Vec::new();
     let fails_often =
         matches!(run.kind, FaultKind::Fatal | FaultKind::Crash | FaultKind::Unready | FaultKind::Keys);
     let chance = if fails_often { 60 } else { 25 };
     // I2, and a main under Never: the first failure is the last run.
-    let once = run.policy == RestartPolicy::Never && role != Role::Sidecar;
+    let once = own.unwrap_or(run.policy) == RestartPolicy::Never && role != Role::Sidecar;
     if random.percent(chance) && !once {
         for _ in 0..1 + random.below(3) {
             runs.push(bad_run(random, role, run.kind));
@@ -460,6 +507,7 @@ mod tests {
             "evict",
             "restart-all",
             "debug",
+            "crictl",
         ] {
             assert!(text.contains(&format!("\nfault {word}")), "no {word}");
         }

@@ -11,6 +11,7 @@ use fuzz_input::Rng;
 use pod_lifecycle::{ContainerId, KubeletHook, KubeletType, Reach, Target};
 use pod_spec::{RestartPolicy, Signal};
 
+use super::callers::hanging;
 use super::{plan, programs};
 use crate::command::{Command, Scenario};
 use crate::new_container::NewContainer;
@@ -189,9 +190,20 @@ impl Callers {
         let name = self.any(random);
         match random.below(5) {
             0 | 1 => {
-                let kind =
-                    *random.pick(&[OperationKind::Recreate, OperationKind::Start, OperationKind::Create]);
-                let time = millis(*random.pick(&[300, 2500, 119_000]));
+                const KINDS: [OperationKind; 6] = [
+                    OperationKind::Recreate,
+                    OperationKind::Start,
+                    OperationKind::Create,
+                    OperationKind::StartExec,
+                    OperationKind::KillRemaining,
+                    OperationKind::RunHook,
+                ];
+                let kind = *random.pick(&KINDS);
+                let time = match random.below(3) {
+                    0 => hanging(random, kind),
+                    1 => millis(300),
+                    _ => millis(2500),
+                };
                 self.commands.push(Command::Slow(name, kind, time));
             }
             2 => {

@@ -14,6 +14,8 @@ use crate::world::ProcessEvent;
 
 /// Between two checks of the promise.
 const CHECK_INTERVAL: Duration = Duration::from_secs(20);
+/// What an operation that hangs still does when its pod has ended: the runtime ends it before that.
+const LAST_OPERATIONS: Duration = Duration::from_secs(150);
 /// A pod that goes on must keep its promise for this long: longer than a kubelet's longest back-off, so that a
 /// container that restarts for ever is noticed.
 const STEADY: Duration = Duration::from_secs(360);
@@ -107,7 +109,7 @@ impl Simulator {
             if unkept.is_none() {
                 let before = self.now;
                 if self.kubelet.as_ref().is_some_and(|kubelet| kubelet.is_over()) {
-                    self.run_until(Some(self.now + CHECK_INTERVAL))?;
+                    self.run_until(Some(self.now + LAST_OPERATIONS))?;
                     self.none_is_left(self.live(), "ended by its kubelet")?;
                     return self.check_idle();
                 }
