@@ -4,8 +4,9 @@
 //! Owns that judgement only. A scenario without a kubelet is fair.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use pod_spec::{Plan, RestartPolicy, Role};
+use pod_spec::{Gate, Member, Plan, RestartPolicy, Role};
 
 use crate::command::Command;
 use crate::kubelet::{KubeletSetup, PodContainer, SpecPart};
@@ -29,8 +30,18 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
         plan.settings.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
     plan.settings.restart_policy == setup.policy
         && !strangled
+        && !gate_outlasts_holds(&plan)
         && names_agree(&plan, setup)
-        && programs_behave(&plan, commands)
+        && programs_behave(&plan, setup, commands)
+}
+
+/// Whether a gate opens too late for `gate-timeout`, however fast its program is.
+pub(crate) fn gate_outlasts_holds(plan: &Plan) -> bool {
+    let least = |member: &Member| match &member.gate {
+        Gate::Probe { timing, .. } => timing.delay + timing.period * timing.successes.saturating_sub(1),
+        _ => Duration::ZERO,
+    };
+    plan.settings.gate_timeout.is_some_and(|limit| plan.members.iter().any(|member| least(member) >= limit))
 }
 
 fn names_agree(plan: &Plan, setup: &KubeletSetup) -> bool {
@@ -44,7 +55,8 @@ fn names_agree(plan: &Plan, setup: &KubeletSetup) -> bool {
         && plan.members.iter().all(|member| setup.containers.iter().any(|other| other.name == member.name))
 }
 
-fn programs_behave(plan: &Plan, commands: &[Command]) -> bool {
+fn programs_behave(plan: &Plan, setup: &KubeletSetup, commands: &[Command]) -> bool {
+    let own = |name: &str| setup.containers.iter().find(|other| other.name == name)?.own_policy;
     let programs: BTreeMap<&str, &Program> = commands
         .iter()
         .filter_map(|command| match command {
@@ -61,7 +73,12 @@ fn programs_behave(plan: &Plan, commands: &[Command]) -> bool {
         if member.role != Role::Sidecar && earlier.iter().rev().skip(1).any(|run| run.ends.is_none()) {
             return false;
         }
-        match (member.role, plan.settings.restart_policy) {
+        let policy = match own(&member.name) {
+            // A kubelet that retries it does so until it succeeds.
+            Some(RestartPolicy::OnFailure) => RestartPolicy::OnFailure,
+            _ => plan.settings.restart_policy,
+        };
+        match (member.role, policy) {
             (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),
             (Role::Main, RestartPolicy::Always) => ends.is_none(),
             (Role::Main | Role::Init, RestartPolicy::Never) => ends.is_some(),

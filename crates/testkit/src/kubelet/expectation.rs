@@ -67,6 +67,15 @@ impl Kubelet {
         let is_before =
             |before: usize| self.role(plan, before) == Some(Role::Init) && place(before) < place(init);
         let comes_first = self.setup.version == KubeletVersion::Aware || (0..init).all(is_before);
+        // I2: another init has failed, and nothing starts any more.
+        let ended_unrun = self
+            .cri
+            .listed()
+            .newest(init)
+            .is_some_and(|newest| matches!(newest.state, State::Exited { code: NEVER_RAN, .. }));
+        if ended_unrun {
+            return None;
+        }
         (comes_first && !has_fatal(plan) && self.role(plan, init) == Some(Role::Init)).then(|| {
             format!("init {} has not run again, though all were restarted", self.setup.containers[init].name)
         })

@@ -5,6 +5,7 @@
 use pod_spec::{RestartPolicy, Role};
 
 use crate::command::{Command, Detail, PodCaller};
+use crate::fairness::gate_outlasts_holds;
 use fuzz_input::Rng;
 
 /// The largest pod.
@@ -203,6 +204,9 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             annotations.pop();
         }
     }
+    if is_strangled(&annotations) {
+        annotations.retain(|(key, _)| key != "gate-timeout");
+    }
     let main = PlannedRole::Main;
     let all = planned.iter().map(|container| container.role).chain(std::iter::once(main));
     let roles = all.map(|role| match role {
@@ -253,9 +257,17 @@ fn is_endless(restart: &str) -> bool {
 }
 
 fn is_valid(annotations: &[(String, String)]) -> bool {
+    parse(annotations).is_some()
+}
+
+fn is_strangled(annotations: &[(String, String)]) -> bool {
+    parse(annotations).and_then(|parsed| parsed.plan).is_some_and(|plan| gate_outlasts_holds(&plan))
+}
+
+fn parse(annotations: &[(String, String)]) -> Option<pod_spec::Parsed> {
     let full: Vec<_> =
         annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
-    pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str()))).is_ok()
+    pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str()))).ok()
 }
 
 /// The list, its containers, and all names that may be created.
