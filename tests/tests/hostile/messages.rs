@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::fuse::{Fuse, PROGRAM};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
@@ -146,30 +145,4 @@ async fn u2_a_descriptor_that_lingers_stops_no_other() -> Result<()> {
     pod.remove().await?;
     drop(other_ends);
     Ok(())
-}
-
-/// H5: the process that reads messages hangs in the close of a file whose server does not answer, where no signal ends it. It leaves the
-/// container's cgroup, so that the container's end waits for no such file.
-#[tokio::test]
-async fn h5_a_descriptor_whose_server_never_answers_delays_no_end() -> Result<()> {
-    let node = Containerd::connect().await?;
-    let fuse = Fuse::mount(&node, "message").await?;
-    let mut pod = Pod::new("fuse-message")
-        .annotate("plan", "s1=sidecar, app=main")
-        .annotate("ready.s1", "notify;fail=1000")
-        .container(Program::new("s1").mount(fuse.path(), "/fuse"))
-        .container(Program::new("app"))
-        .run(&node, Runtime::Podshim)
-        .await?;
-    pod.start("s1").await?;
-    let file = File::open(format!("/proc/{}/root/fuse/{PROGRAM}", pod.pid("s1").await?))?;
-    fuse.falls_silent();
-    send_with(&connected(&node, &pod, "s1")?, file.as_raw_fd(), 1)?;
-    wait::until("a close without an answer", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
-        .await?;
-    ensure_serving(&pod, "s1").await?;
-    wait::at_most(PROMPT * 2, "the sandbox does not stop", pod.stop_sandbox()).await?;
-    fuse.end().await?;
-    drop(file);
-    pod.remove().await
 }

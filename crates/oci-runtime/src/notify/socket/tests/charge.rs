@@ -62,12 +62,13 @@ fn time_of_this_thread() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
-/// A flood costs the shim's thread nothing, and what it costs is charged to the container.
+/// A flood costs the shim's thread nothing, and what it costs is charged to the container: 16 senders in 10 ms are looked up.
 #[test]
 fn h5_a_flood_of_messages_costs_the_shim_nothing() {
     run(async {
         let listened = Listened::start().await;
         let (client, is_over) = (listened.client(), Arc::new(AtomicBool::new(false)));
+        let began = Instant::now();
         let over = is_over.clone();
         let flood = std::thread::spawn(move || {
             let mut count = 0_u32;
@@ -84,7 +85,9 @@ fn h5_a_flood_of_messages_costs_the_shim_nothing() {
         is_over.store(true, Ordering::Relaxed);
         let count = flood.join().unwrap();
         println!("{count} messages: {used:?} of the shim's thread, {inside:?} in the container");
-        assert!(count > 1000, "{count}");
+        // The rest is in the queue.
+        let most = began.elapsed().as_millis() / 10 * 16 + 600;
+        assert!(count > 1000 && u128::from(count) <= most, "{count}, at most {most}");
         assert!(used < Duration::from_millis(30), "{used:?}");
         assert!(inside > used && inside < Duration::from_secs(2), "{inside:?}");
         assert!((2..=6).contains(&listened.all.borrow().len()), "{:?}", listened.all);
