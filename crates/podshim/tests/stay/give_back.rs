@@ -106,7 +106,7 @@ fn a_note_of_another_configuration_does_not_count() {
     let Some(node) = node(REFUSES) else { return };
     node.is_left_after_a_restart();
     let changed = node.read(CONFIG) + "\n# changed by a person\n";
-    fs::write(node.at(CONFIG), &changed).expect("a change");
+    node.write_after_the_start(CONFIG, &changed);
     let mut installer = node.install(&RESTART);
     installer.says("restarting the containerd of containerd");
     installer.reports("containerd is restarted");

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -80,6 +82,21 @@ impl Node {
 
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(path)
+    }
+
+    /// Writes the file later than containerd's last start. The kernel's clock for that takes some milliseconds from one time to the next:
+    /// what is done in the same step has the same time, and is not later.
+    pub fn write_after_the_start(&self, path: &str, text: &str) {
+        let changed =
+            |path: &Path| fs::metadata(path).map(|file| (file.ctime(), file.ctime_nsec())).expect("a file");
+        let socket = self.at(CONTAINERD).join("containerd.sock");
+        loop {
+            fs::write(self.at(path), text).expect("a change");
+            if changed(&self.at(path)) > changed(&socket) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// A restart of the test's containerd makes this file: it has podshim's runtime then.
