@@ -295,11 +295,16 @@ fn kill_after_term(pod: &mut State, id: &ContainerId) {
     if container.ending.is_killed() {
         return kill_now(pod, id, Reach::All, SignalCause::Caller);
     }
-    if !container.ending.is_signalled() {
+    let has_exited = container.exited_during_start();
+    if !container.ending.is_signalled() && !has_exited {
         deliver_stop(pod, id, None);
     }
     let Some(container) = pod.container_mut(id) else { return };
     container.ending.end_for_good();
+    // T10: only the OCI runtime's call goes on, which no signal ends.
+    if has_exited {
+        return container.ending.kill();
+    }
     let signalled_at = container.ending.signalled_at().unwrap_or(now);
     container.ending.put_off_kill(signalled_at + KILL_AFTER_TERM);
 }

@@ -20,8 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// T10: gives up restarts in place that are not wanted any more, and starts whose process SIGKILL has ended.
 pub(crate) fn give_up_operations(pod: &mut State) {
     let now = pod.now();
-    let is_spent = pod.stop().map(Stop::budget) == Some(Budget::Spent);
-    let until = if is_spent { now } else { now + LONGEST_WAIT };
+    let until = if is_spent(pod) { now } else { now + LONGEST_WAIT };
     let waits: Vec<_> = pod
         .containers()
         .map(|container| (container.id().clone(), container.making().filter(|_| is_useless(pod, container))))
@@ -43,11 +42,15 @@ pub(crate) fn give_up_operations(pod: &mut State) {
     }
 }
 
+fn is_spent(pod: &State) -> bool {
+    pod.stop().map(Stop::budget) == Some(Budget::Spent)
+}
+
 /// Whether nothing but the container's end waits for what it is being made.
 fn is_useless(pod: &State, container: &Container) -> bool {
     match container.phase() {
         // R14: it is made for the pod's restart instead.
         Phase::Recreating { .. } => is_unwanted(pod, container) && !is_renewed(pod, container),
-        _ => container.exited_during_start() && container.ending.is_killed(),
+        _ => container.exited_during_start() && (container.ending.is_killed() || is_spent(pod)),
     }
 }
