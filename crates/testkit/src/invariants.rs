@@ -162,6 +162,11 @@ impl Invariants {
             Request::Create { container, spec } if !self.containers.contains_key(container) => {
                 let role = self.role_of(spec);
                 self.deleted.remove(container);
+                // A check of a deleted one of this id is no answer for the new one.
+                let is_another = |of: &ContainerId, operation: &Operation| {
+                    of != container || !matches!(operation, Operation::Check(_))
+                };
+                self.operations.retain(|_, (of, operation, _)| is_another(of, operation));
                 self.containers.insert(container.clone(), Container::new(spec, role));
                 self.creating.insert(id, container.clone());
             }

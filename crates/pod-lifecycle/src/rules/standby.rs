@@ -102,11 +102,16 @@ fn retire_partner(pod: &mut State, id: &ContainerId) {
 
 /// Ends a program whose container is to be held then.
 fn end_to_be_held(pod: &mut State, id: &ContainerId) {
-    let grace = grace_of(pod, id);
+    let (now, grace) = (pod.now(), grace_of(pod, id));
     let Some(container) = pod.container_mut(id) else { return };
     match container.phase() {
         Phase::Starting { .. } | Phase::Running { .. } if !container.ending.is_final() => {
             container.ending.end_for_restart();
+            // K15: in a stop that was taken back, for example.
+            if container.ending.is_signalled() {
+                container.ending.kill_by(now + grace);
+                return pod.mark_changed();
+            }
             stop_after_hooks(pod, id, None, Some(grace));
         }
         Phase::Held(_) | Phase::BackingOff { .. } | Phase::Recreating { .. } => become_standby(pod, id),

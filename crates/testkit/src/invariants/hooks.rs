@@ -70,8 +70,10 @@ impl Invariants {
     pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let budget_over = self.budget_is_over() || self.stop.is_some_and(|stop| stop.had_zero_grace);
+        // A stop that came later may give it less.
+        let own_time = container.own_time.min(self.own_time(id));
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
-            || container.ends_since.is_some_and(|since| self.now >= since + container.own_time);
+            || container.ends_since.is_some_and(|since| self.now >= since + own_time);
         let hurried = container.caller_killed || self.is_asked_to_kill(id);
         match container.hook {
             Some(hook)

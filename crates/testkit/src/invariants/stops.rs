@@ -267,7 +267,7 @@ impl Invariants {
         if let Some(container) = self.containers.get_mut(id) {
             container.asked_ever = true;
             let never_ran = container.started && !container.ran && container.process == Process::None;
-            if never_ran && container.last_exit.is_some() {
+            if never_ran && !container.is_starting && container.last_exit.is_some() {
                 // It is between two processes, and ends instead of waiting on.
                 (container.is_dying, container.dying_in) = (true, self.event);
             }
