@@ -87,6 +87,8 @@ pub struct ContainerStatus {
 pub struct PodStatus {
     /// `status.phase`.
     pub phase: Phase,
+    /// The condition `Ready`: whether a Service sends it something.
+    pub ready: bool,
     /// Init containers, then the others.
     pub containers: Vec<ContainerStatus>,
 }
@@ -109,7 +111,9 @@ impl PodStatus {
             restarts: container["restartCount"].as_u64().unwrap_or_default(),
             ready: container["ready"] == true,
         });
-        Ok(Self { phase, containers: containers.collect() })
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        Ok(Self { phase, ready, containers: containers.collect() })
     }
 
     /// Whether the pod has ended, with success or not.

@@ -139,6 +139,28 @@ async fn i2_j9_never_failed_by_an_init() -> Result<()> {
     Ok(())
 }
 
+/// I5: an init of `containers` that has ended is not ready for the kubelet, and so its pod is not, for as long as it lives.
+#[tokio::test]
+async fn i5_found_k6_on_failure_a_pod_is_not_ready_after_its_init() -> Result<()> {
+    let kubelet = Kubelet::connect(Runtime::Podshim).await?;
+    let pod = Manifest::new("not-ready")
+        .policy(RestartPolicy::OnFailure)
+        .annotate("plan", "proxy=sidecar, fetch=init, job=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("fetch").runs_for(seconds(1)))
+        .container(Program::new("job"))
+        .run(&kubelet)?;
+    pod.wait_for("job", Started, 1, SOON).await?;
+    wait::quiet_time(INTERVAL).await;
+    let status = pod.status().await?;
+    ensure!(status.phase == Phase::Running && !status.ready, "{status:#?}");
+    ensure!(status.code("fetch") == Some(0) && !status.of("fetch")?.ready, "{status:#?}");
+    ensure!(status.of("proxy")?.ready && status.of("job")?.ready, "{status:#?}");
+    pod.delete()?;
+    let timeline = pod.wait_ended(SOON).await?;
+    timeline.has_not_restarted("fetch")
+}
+
 /// T5, J1: a sidecar that ignores its stop signal when the job is over has the pod's grace to end. podshim knows that
 /// grace only from the kubelet's annotation on the containers (`container_annotations`); without it the grace is 30 s.
 #[tokio::test]

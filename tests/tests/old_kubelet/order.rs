@@ -94,6 +94,7 @@ async fn i5_s2_r8_an_init_behind_a_sidecar_runs_once() -> Result<()> {
     timeline.starts_before("proxy", "fetch")?;
     timeline.completes_before("fetch", "app")?;
     timeline.has_not_restarted("fetch")?;
+    ensure!(status.ready, "{status:#?}");
     for container in &status.containers {
         ensure!(container.restarts == 0 && container.state.is_running(), "{container:?}");
     }
@@ -112,6 +113,30 @@ async fn s8_an_init_of_the_kubelet_runs_before_every_sidecar() -> Result<()> {
     for timeline in [lives.stock, lives.podshim] {
         timeline.completes_before("fetch", "proxy")?;
         timeline.has_not_restarted("fetch")?;
+    }
+    Ok(())
+}
+
+/// S8: the inits that a webhook puts before the others run at once, though the plan takes each container that it does
+/// not name for a main: one has a well-known name, the other an annotation. This kubelet does not say which of its lists
+/// a container comes from.
+#[tokio::test]
+async fn s8_found_k1_injected_inits_run_beside_a_plan_for_all() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let manifest = with_proxy("injected")
+            .annotate("plan", "proxy=sidecar, *=main")
+            .annotate("role.our-init", "none")
+            .init_container(Program::new("istio-init").runs_for(seconds(1)))
+            .init_container(Program::new("our-init").runs_for(seconds(1)));
+        whole_life(kubelet, manifest.container(proxy()).container(app()), &["proxy", "app"]).await
+    });
+    let lives = lives.await?;
+    has_its_proxy_only_with_podshim(&lives)?;
+    for timeline in [lives.stock, lives.podshim] {
+        timeline.completes_before("istio-init", "our-init")?;
+        timeline.completes_before("our-init", "proxy")?;
+        timeline.has_not_restarted("istio-init")?;
+        timeline.has_not_restarted("our-init")?;
     }
     Ok(())
 }
