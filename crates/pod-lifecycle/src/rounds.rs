@@ -7,10 +7,21 @@ use std::time::Duration;
 use crate::interface::time::PodTime;
 use crate::member::Creation;
 
+/// What the caller has made in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Content {
+    #[default]
+    Nothing,
+    Something,
+    /// Everything planned has ended since, whatever was created after that.
+    Ended,
+}
+
 /// The rounds of one pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
     over: u32,
+    content: Content,
     another_until: Option<PodTime>,
     created_at: PodTime,
 }
@@ -19,6 +30,18 @@ impl Rounds {
     /// How many stops are over (T14).
     pub(crate) fn number(self) -> u32 {
         self.over
+    }
+
+    /// T18: whether something was created in this round, and after that everything planned has ended.
+    pub(crate) fn was_emptied(self) -> bool {
+        self.content == Content::Ended
+    }
+
+    /// T18: everything planned has ended.
+    pub(crate) fn all_have_ended(&mut self) {
+        if self.content == Content::Something {
+            self.content = Content::Ended;
+        }
     }
 
     /// J11: until then a container that was created again may be the first of another round.
@@ -34,6 +57,9 @@ impl Rounds {
     /// A caller creates a planned container, and may create others for that long.
     pub(crate) fn create(&mut self, creation: Creation, now: PodTime, wait: Duration) {
         self.created_at = now;
+        if self.content == Content::Nothing {
+            self.content = Content::Something;
+        }
         if creation == Creation::Again {
             self.another_until.get_or_insert(now + wait);
         }
@@ -54,6 +80,7 @@ impl Rounds {
     /// A stop is over.
     pub(crate) fn end(&mut self) {
         self.over += 1;
+        self.content = Content::Nothing;
     }
 
     /// The stop of a complete pod is over: what was created before it is no other round.

@@ -42,6 +42,8 @@ enum WasOpen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewestTask {
     Lives,
+    /// It lives, and is younger than the end of everything in the last round (T18): its gate was another task's.
+    IsRecreated,
     IsGone,
 }
 
@@ -85,12 +87,12 @@ impl MemberGate {
         self.state = GateState::Closed;
     }
 
-    /// T14: what has ended waits for its gates again, what lives goes on. A stop that turned out to be no stop of the
+    /// T14, T18: what has ended waits for its gates again, what lives goes on. A stop that turned out to be no stop of the
     /// pod opens no gate.
     pub(crate) fn end_round(&mut self, newest: NewestTask) {
         (self.state, self.release) = match (newest, self.state) {
             (NewestTask::Lives, GateState::Open) => (GateState::Open, Release::Released),
-            (NewestTask::Lives, _) => (GateState::Closed, Release::Released),
+            (NewestTask::Lives | NewestTask::IsRecreated, _) => (GateState::Closed, Release::Released),
             (NewestTask::IsGone, _) => (GateState::Closed, Release::Waiting),
         };
     }

@@ -49,13 +49,14 @@ pub(crate) fn begin_again_if_emptied(pod: &mut State) {
         return;
     }
     pod.rounds.end();
-    begin_round(pod);
+    begin_round(pod, NewestTask::Lives);
     pod.note("another round begins: nothing of the pod is left");
 }
 
 /// T18: from now on a completed init that is created again before anything that comes after it runs again.
 fn note_end_of_all(pod: &mut State) {
     if (0..pod.members().len()).all(|index| pod.is_gone(index)) {
+        pod.rounds.all_have_ended();
         for index in 0..pod.members().len() {
             pod.member_mut(index).all_have_ended();
         }
@@ -78,12 +79,12 @@ pub(crate) fn begin_again_if_recreated(pod: &mut State, index: usize) {
     }
     pod.member_mut(index).begin_again();
     pod.note(format!("{} runs again: its caller has stopped all containers", pod.member(index)));
-    if !is_first || pod.is_stopping() {
+    if !pod.rounds.was_emptied() || pod.is_stopping() {
         return;
     }
     pod.rounds.end();
-    begin_round(pod);
-    pod.note("another round begins: nothing of the pod is left");
+    begin_round(pod, NewestTask::IsRecreated);
+    pod.note("another round begins: nothing of the last one is left");
 }
 
 /// I2: a caller creates again what comes before the container that failed the pod, and nothing of the pod is left: it makes all
@@ -118,17 +119,17 @@ fn end_stop(pod: &mut State) {
         _ => pod.rounds.end(),
     }
     forget_stopped_inits(pod);
-    begin_round(pod);
+    begin_round(pod, NewestTask::Lives);
     pod.record_of_pod(Milestone::StopEnded);
     pod.note("pod stop is over");
 }
 
-/// T14: members that have ended wait for their gates again; what lives goes on.
-fn begin_round(pod: &mut State) {
+/// T14: members that have ended wait for their gates again; what is left goes on, as that kind of task.
+fn begin_round(pod: &mut State, left: NewestTask) {
     let (now, policy) = (pod.now(), pod.policy());
     for index in 0..pod.members().len() {
         let newest = match pod.current(index) {
-            Some(container) if container.is_unfinished() => NewestTask::Lives,
+            Some(container) if container.is_unfinished() => left,
             _ => NewestTask::IsGone,
         };
         pod.member_mut(index).end_round(newest, policy);
