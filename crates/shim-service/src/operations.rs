@@ -182,7 +182,7 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
     let turn = resources.turn();
     let is_first = has_had_no_process(resources);
     let (before, legacy) = (resources.take_incarnation(), resources.legacy());
-    let (throttle, prober) = (resources.context().throttle.clone(), resources.prober().clone());
+    let (throttle, helpers) = (resources.context().throttle.clone(), resources.helpers_leave());
     let hurry = resources.hurry().clone();
     let reaper = resources.runtime().reaper().clone();
     let message = resources.termination_message().map(|path| (reaper, path.to_owned()));
@@ -192,7 +192,7 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
             share = throttle.acquire(&hurry) => share,
             () = give_up.given() => None,
         };
-        prober.left().await;
+        helpers.await;
         let new = match is_first {
             true => launcher.create_late(streams).await,
             false => {
@@ -232,10 +232,10 @@ fn remove(resources: &mut Resources, done: CompletionReporter) {
     let (terminal, streams) = resources.take_streams();
     let was_created = !has_had_no_process(resources);
     let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
-    let (turn, prober) = (resources.turn(), resources.prober().clone());
+    let (turn, helpers) = (resources.turn(), resources.helpers_leave());
     tokio::task::spawn_local(async move {
         let _alone = turn.lock().await;
-        prober.left().await;
+        helpers.await;
         // At the same time: a slow drain must not take the time of the runtime's delete (trap 12).
         let delete = async {
             match was_created {
@@ -282,9 +282,9 @@ async fn end_streams(terminal: Option<Terminal>, streams: Option<Streams>, limit
 }
 
 fn kill_remaining(resources: &Resources, done: CompletionReporter) {
-    let (cgroup, prober) = (resources.cgroup().cloned(), resources.prober().clone());
+    let (cgroup, helpers) = (resources.cgroup().cloned(), resources.helpers_leave());
     done.spawn(async move {
-        prober.left().await;
+        helpers.await;
         let Some(cgroup) = cgroup else { return Ok(()) };
         match cgroup.kill_remaining(Instant::now() + KILL_LIMIT).await {
             KillOutcome::Empty => Ok(()),

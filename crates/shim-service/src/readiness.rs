@@ -92,6 +92,11 @@ impl NotifyListener {
     pub(crate) fn ended(&self) {
         self.socket.ended();
     }
+
+    /// Nothing of podshim's is in the container's groups any more.
+    pub(crate) fn left(&self) -> impl Future<Output = ()> + use<> {
+        self.socket.left()
+    }
 }
 
 fn receive(awaited: &mut Option<Rc<Readiness>>, statement: Statement) {

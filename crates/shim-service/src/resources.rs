@@ -275,6 +275,20 @@ impl Resources {
         }
     }
 
+    /// Ends podshim's helpers in its groups, and waits until they have left: the OCI runtime's delete may refuse groups with other
+    /// processes in them (H5).
+    pub(crate) fn helpers_leave(&self) -> impl Future<Output = ()> + use<> {
+        let (prober, notify) = (self.prober.clone(), self.notify.as_ref().map(NotifyListener::left));
+        async move {
+            let notify = async {
+                if let Some(left) = notify {
+                    left.await;
+                }
+            };
+            tokio::join!(prober.left(), notify);
+        }
+    }
+
     /// The current process, which is to be replaced.
     pub(crate) fn take_incarnation(&mut self) -> Option<Incarnation> {
         self.incarnation.take()

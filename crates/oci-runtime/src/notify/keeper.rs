@@ -4,18 +4,15 @@
 //! killed there; the socket stays. Owns when a receiver runs: one at a time, for the run of the container that the shim has
 //! named last.
 
-use std::{
-    os::fd::{AsRawFd, RawFd},
-    time::Duration,
-};
+use std::os::fd::{AsRawFd, RawFd};
 
 use nix::{
     errno::Errno,
-    sys::socket::{MsgFlags, recv},
+    sys::socket::{MsgFlags, recv, send},
     unistd::{ForkResult, Pid, fork, getpid},
 };
 
-use super::protocol::{ORDER_LONGEST, Order};
+use super::protocol::{ORDER_LONGEST, Order, Word};
 use super::receiver::{self, Receiver};
 use crate::{
     cgroup::Membership,
@@ -23,8 +20,8 @@ use crate::{
     process::{Process, SignalNumber},
 };
 
-/// After a receiver has ended, messages wait for this time before there is another one: a fork is charged to the node.
-const PAUSE: Duration = Duration::from_millis(250);
+/// After a receiver has ended, messages wait for so many milliseconds before there is another one: a fork is charged to the node.
+const PAUSE: libc::c_int = 250;
 
 /// A killed receiver that has not ended after so many milliseconds hangs.
 const STUCK: libc::c_int = 200;
@@ -34,6 +31,8 @@ struct Keeper {
     socket: RawFd,
     shim: RawFd,
     order: Order,
+    /// The shim waits for the receiver to leave, since this order.
+    awaited: Option<u32>,
     /// Whether the run that it hears has said that it is ready.
     is_ready: bool,
     receiver: Option<Process>,
@@ -48,7 +47,8 @@ pub(super) fn keep(socket: RawFd, shim: RawFd) -> u8 {
     let mut keeper = Keeper {
         socket,
         shim,
-        order: Order::Idle,
+        order: Order::Idle { number: 0 },
+        awaited: None,
         is_ready: false,
         receiver: None,
         is_killed: false,
@@ -66,7 +66,7 @@ pub(super) fn keep(socket: RawFd, shim: RawFd) -> u8 {
 impl Keeper {
     /// Waits for the next thing to do, and does it.
     fn next(&mut self) -> nix::Result<()> {
-        let wants_message = self.receiver.is_none() && self.order != Order::Idle;
+        let wants_message = self.receiver.is_none() && matches!(self.order, Order::Receive { .. });
         let pidfd = self.receiver.as_ref().and_then(Process::pidfd).map_or(-1, |pidfd| pidfd.as_raw_fd());
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut ready = [of(self.shim), of(pidfd), of(if wants_message { self.socket } else { -1 })];
@@ -99,7 +99,30 @@ impl Keeper {
             let _ = receiver.signal(SignalNumber::KILL);
             self.is_killed = true;
         }
+        self.awaited = match self.order {
+            Order::Idle { number } => Some(number),
+            Order::Receive { .. } => None,
+        };
+        if self.receiver.is_none() || self.place.is_none() {
+            self.has_left();
+        }
         Ok(())
+    }
+
+    /// Nothing of podshim's is in the container's groups.
+    fn has_left(&mut self) {
+        if let Some(number) = self.awaited.take() {
+            // A shim that does not hear it waits no longer than its limit.
+            let _ =
+                send(self.shim, &Word::encode_left(number), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+        }
+    }
+
+    /// A while, or until the shim wants something.
+    fn pause(&self) {
+        let mut shim = libc::pollfd { fd: self.shim, events: libc::POLLIN, revents: 0 };
+        // SAFETY: it is one.
+        unsafe { libc::poll(&raw mut shim, 1, PAUSE) };
     }
 
     /// The receiver hangs in the close of a descriptor, though killed: it may not keep the container's groups.
@@ -107,6 +130,7 @@ impl Keeper {
         if let (Some(place), Some(receiver)) = (self.place.take(), &self.receiver) {
             place.expel(receiver.pid());
         }
+        self.has_left();
     }
 
     fn receiver_ended(&mut self) {
@@ -114,11 +138,13 @@ impl Keeper {
         let mut status = 0;
         // SAFETY: the kernel writes one number. It is this process's child, and has ended.
         unsafe { libc::waitpid(receiver.pid().as_raw(), &raw mut status, 0) };
+        self.place = None;
+        self.has_left();
         if std::mem::take(&mut self.is_killed) {
             return;
         }
         self.is_ready |= libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == i32::from(receiver::READY);
-        std::thread::sleep(PAUSE);
+        self.pause();
     }
 
     fn start_receiver(&mut self) {
@@ -144,7 +170,7 @@ impl Keeper {
                 self.receiver = Some(Process::open(child).unwrap_or(Process::exited(child)))
             }
             // The node has no process left.
-            Err(_) => std::thread::sleep(PAUSE),
+            Err(_) => self.pause(),
         }
     }
 }

@@ -14,8 +14,8 @@ const RUN: usize = size_of::<u32>();
 /// What the shim wants of the keeper of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Order {
-    /// No process of the container runs: what comes is not for it.
-    Idle,
+    /// No process of the container runs: what comes is not for it. The keeper says when nothing of podshim's is in its groups.
+    Idle { number: u32 },
     /// A new run of the container, whose messages count. Without groups no message is its.
     Receive { run: u32, container: Option<Membership> },
 }
@@ -23,7 +23,7 @@ pub(super) enum Order {
 impl Order {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Idle => vec![0],
+            Self::Idle { number } => [&[0][..], &number.to_ne_bytes()].concat(),
             Self::Receive { run, container } => {
                 let groups = container.as_ref().map(Membership::encode).unwrap_or_default();
                 [&[1][..], &run.to_ne_bytes(), groups.as_bytes()].concat()
@@ -32,11 +32,40 @@ impl Order {
     }
 
     pub(super) fn decode(packet: &[u8]) -> Self {
-        let received = packet.strip_prefix(&[1]).and_then(<[u8]>::split_first_chunk);
-        received.map_or(Self::Idle, |(run, groups)| Self::Receive {
-            run: u32::from_ne_bytes(*run),
-            container: str::from_utf8(groups).ok().and_then(Membership::decode),
-        })
+        let parts = packet.split_first().and_then(|(kind, rest)| Some((kind, rest.split_first_chunk()?)));
+        match parts {
+            Some((1, (run, groups))) => Self::Receive {
+                run: u32::from_ne_bytes(*run),
+                container: str::from_utf8(groups).ok().and_then(Membership::decode),
+            },
+            Some((_, (number, _))) => Self::Idle { number: u32::from_ne_bytes(*number) },
+            None => Self::Idle { number: 0 },
+        }
+    }
+}
+
+/// What the shim hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A receiver's.
+    Report(Report),
+    /// The keeper's: since the order of this number nothing of podshim's is in the container's groups.
+    Left { number: u32 },
+}
+
+/// What no report has as its kind.
+const LEFT: u8 = 255;
+
+impl Word {
+    pub(super) fn encode_left(number: u32) -> Vec<u8> {
+        [&number.to_ne_bytes()[..], &[LEFT]].concat()
+    }
+
+    pub(super) fn decode(packet: &[u8]) -> Option<Self> {
+        match packet.split_first_chunk()? {
+            (number, [LEFT]) => Some(Self::Left { number: u32::from_ne_bytes(*number) }),
+            _ => Report::decode(packet).map(Self::Report),
+        }
     }
 }
 
@@ -60,7 +89,7 @@ impl Report {
         packet
     }
 
-    pub(super) fn decode(packet: &[u8]) -> Option<Self> {
+    fn decode(packet: &[u8]) -> Option<Self> {
         let (run, rest) = packet.split_first_chunk()?;
         let (kind, text) = rest.split_first()?;
         let text = || String::from_utf8_lossy(text).into_owned();

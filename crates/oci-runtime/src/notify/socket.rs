@@ -16,6 +16,7 @@ use std::{
     },
     path::Path,
     rc::Rc,
+    time::Duration,
 };
 
 use nix::{
@@ -24,6 +25,7 @@ use nix::{
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
+    sync::Notify,
     task::JoinHandle,
 };
 use tracing::warn;
@@ -39,10 +41,13 @@ use crate::{
 
 use super::keeper;
 use super::message::Statement;
-use super::protocol::{Order, REPORT_LONGEST, Report};
+use super::protocol::{Order, REPORT_LONGEST, Word};
 
 #[cfg(test)]
 mod tests;
+
+/// A receiver that hangs is moved out before.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The socket of one container, from its first create to its delete. Dropping this closes it; its file is removed with
 /// the bundle.
@@ -51,6 +56,7 @@ pub struct NotifySocket {
     task: JoinHandle<()>,
     shim: Rc<AsyncFd<File>>,
     run: Rc<Cell<u32>>,
+    idle: Rc<Idle>,
     // It has the socket. Dropping this kills it and its receiver, which closes the socket and what is still queued in it,
     // so that the shim never has to.
     #[cfg_attr(not(test), expect(dead_code, reason = "its being there is all it is for"))]
@@ -80,8 +86,9 @@ impl NotifySocket {
             unsafe { helper_process::run(reaper, c"podshim-notify", &files, || keeper::keep(from, to)) }?;
         let shim = Rc::new(async_file::register(File::from(shim), Interest::READABLE)?);
         let run = Rc::new(Cell::new(0));
-        let task = tokio::task::spawn_local(take_reports(shim.clone(), run.clone(), receive));
-        Ok(Self { task, shim, run, keeper })
+        let idle = Rc::new(Idle::default());
+        let task = tokio::task::spawn_local(take_reports(shim.clone(), run.clone(), idle.clone(), receive));
+        Ok(Self { task, shim, run, idle, keeper })
     }
 
     /// A new run of the container begins, with this process: from now on its messages count, which come from its groups.
@@ -93,9 +100,27 @@ impl NotifySocket {
         self.order(&Order::Receive { run: self.run.get(), container });
     }
 
-    /// The container's process has ended: nothing of podshim's stays in its groups.
+    /// The container's process has ended: nothing of podshim's stays in its groups. [`Self::left`] waits for that.
     pub fn ended(&self) {
-        self.order(&Order::Idle);
+        self.idle.ordered.set(self.idle.ordered.get().wrapping_add(1));
+        self.order(&Order::Idle { number: self.idle.ordered.get() });
+    }
+
+    /// Ends what receives, and waits until it has left the container's groups.
+    pub fn left(&self) -> impl Future<Output = ()> + use<> {
+        self.ended();
+        let (idle, number) = (self.idle.clone(), self.idle.ordered.get());
+        async move {
+            let left = async {
+                // A later order counts too.
+                while idle.left.get().wrapping_sub(number) > u32::MAX / 2 {
+                    idle.changed.notified().await;
+                }
+            };
+            if tokio::time::timeout(LEAVES_WITHIN, left).await.is_err() {
+                warn!("the helper of a notify socket does not say that it has left its container's groups");
+            }
+        }
     }
 
     fn order(&self, order: &Order) {
@@ -106,19 +131,35 @@ impl NotifySocket {
     }
 }
 
+/// Orders to leave the container's groups, by their number.
+#[derive(Debug, Default)]
+struct Idle {
+    ordered: Cell<u32>,
+    /// Which of them the keeper has obeyed.
+    left: Cell<u32>,
+    changed: Notify,
+}
+
 /// A report comes once a second, and at the end of a run.
-async fn take_reports(shim: Rc<AsyncFd<File>>, run: Rc<Cell<u32>>, receive: impl Fn(Statement)) {
+async fn take_reports(
+    shim: Rc<AsyncFd<File>>,
+    run: Rc<Cell<u32>>,
+    idle: Rc<Idle>,
+    receive: impl Fn(Statement),
+) {
     let mut packet = [0; REPORT_LONGEST];
     while let Ok(mut readable) = shim.readable().await {
         match recv(shim.get_ref().as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EAGAIN) => readable.clear_ready(),
             Err(Errno::EINTR) => {}
-            Ok(length) if length > 0 => {
-                let report = Report::decode(&packet[..length]).filter(|report| report.run == run.get());
-                if let Some(report) = report {
-                    receive(report.statement);
+            Ok(length) if length > 0 => match Word::decode(&packet[..length]) {
+                Some(Word::Report(report)) if report.run == run.get() => receive(report.statement),
+                Some(Word::Left { number }) => {
+                    idle.left.set(number);
+                    idle.changed.notify_waiters();
                 }
-            }
+                _ => {}
+            },
             Ok(_) | Err(_) => {
                 warn!(
                     "the helper of a notify socket has ended: READY=1 of its container is no longer received"

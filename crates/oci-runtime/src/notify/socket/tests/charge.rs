@@ -92,8 +92,8 @@ fn h5_a_flood_of_messages_costs_the_shim_nothing() {
         assert!(inside > used && inside < Duration::from_secs(2), "{inside:?}");
         assert!((2..=6).contains(&listened.all.borrow().len()), "{:?}", listened.all);
         // runc 1.3 refuses to delete a container while another process is in its groups.
-        listened.listener.ended();
-        until(|| receiver_of(&listened.listener).is_none()).await;
+        listened.listener.left().await;
+        assert_eq!(receiver_of(&listened.listener), None);
         end(listened.launched).await;
     });
 }
