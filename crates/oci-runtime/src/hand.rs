@@ -11,21 +11,22 @@
 use std::time::Duration;
 
 mod answers;
+mod attention;
 mod error;
 mod handle;
-mod hands;
 mod lending;
 mod line;
+pub(crate) mod stock;
 mod table;
 #[cfg(test)]
 mod tests;
 mod thread;
 
 pub use self::answers::{Promise, Reply};
+pub(crate) use self::attention::Presence;
 pub use self::error::HandError;
 pub use self::handle::Hand;
-pub(crate) use self::handle::Held;
-pub use self::hands::Hands;
+pub(crate) use self::handle::{Held, WeakHand};
 pub(crate) use self::table::Guard;
 
 /// Time for what takes a hand no time. It is longer only when a container delays the hand.

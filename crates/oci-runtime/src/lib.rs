@@ -32,5 +32,6 @@ mod helper_thread;
 mod systemd;
 #[cfg(test)]
 mod test_support;
+mod timer;
 
 pub use nix::unistd::Pid;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
-    hand::{AT_ONCE, HandError, Hands, Held, LATE, Promise, Reply},
+    hand::{AT_ONCE, HandError, Held, LATE, Promise, Reply},
     reaper::Reaper,
     stdio::{
         self, LinePace, LineWatch, Logger, LoggerIdentity, Piece, READER_LIMIT, Stdio, StdioError,
@@ -19,11 +19,13 @@ use crate::{
 };
 
 mod attempt;
+mod hands;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
 pub use self::attempt::{Attempt, HeldBack, PendingAttempt};
+pub use self::hands::{Hands, HandsAttention};
 pub use self::terminal::{EndsOfTerminal, Terminal, TerminalSocket};
 
 /// The open streams of one container or exec, kept from Create to Delete.

@@ -27,6 +27,26 @@ pub fn older_format(exposition: &str) -> String {
     text::older_format(exposition)
 }
 
+/// How the threads of the pods' streams fare.
+fn write_streams(text: &mut String, pods: &[&PodReport]) {
+    let mut write = |name: &str, help: &str, time: fn(&PodReport) -> Option<u64>| {
+        family(text, name, help);
+        for (pod, time) in pods.iter().filter_map(|pod| Some((pod, time(pod)?))) {
+            let _ = writeln!(text, "{name}{{{}}} {}", labels(pod), seconds(time));
+        }
+    };
+    write(
+        "podshim_shim_streams_longest_away_seconds",
+        "The longest that a thread of the pod's streams was away from them.",
+        |pod| pod.streams_longest_away_ms,
+    );
+    write(
+        "podshim_shim_streams_away_seconds",
+        "For how long a thread of the pod's streams has been away now.",
+        |pod| pod.streams_away_ms,
+    );
+}
+
 /// What pods are now. It ends with the pod.
 fn gauges(text: &mut String, pods: &[PodReport]) {
     family(text, "podshim_pods", "Pods on this node, by state; dead and silent are those of their shims.");
@@ -67,6 +87,7 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
     for (pod, away) in pods.iter().filter_map(|pod| Some((pod, pod.longest_away_ms?))) {
         let _ = writeln!(text, "podshim_shim_longest_away_seconds{{{}}} {}", labels(pod), seconds(away));
     }
+    write_streams(text, pods);
     family(
         text,
         "podshim_pod_processor_seconds",

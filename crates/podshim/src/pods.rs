@@ -38,6 +38,10 @@ pub struct PodReport {
     pub longest_away_ms: Option<u64>,
     /// See `longest_away_ms`.
     pub longest_away_on: Option<String>,
+    /// The longest time for which a thread of the pod's streams was away from them: a container held the lock of its pipe.
+    pub streams_longest_away_ms: Option<u64>,
+    /// For how long one has been away now; 0 if none is.
+    pub streams_away_ms: Option<u64>,
     /// How the plan does not fit the pod, such as a main that no caller has created.
     pub fault: Option<String>,
     /// Processor time that was spent for the pod outside of its containers.
@@ -232,6 +236,8 @@ impl PodReport {
             started_at_ms: Some(answer.started_at_ms),
             longest_away_ms: answer.longest_away_us.map(|away| away.div_ceil(1000)),
             longest_away_on: non_empty(answer.longest_away_on),
+            streams_longest_away_ms: answer.streams_longest_away_us.map(|away| away.div_ceil(1000)),
+            streams_away_ms: answer.streams_away_us.map(|away| away.div_ceil(1000)),
             fault: non_empty(answer.fault),
             cost,
             stop,
@@ -258,6 +264,8 @@ impl PodReport {
             started_at_ms: None,
             longest_away_ms: None,
             longest_away_on: None,
+            streams_longest_away_ms: None,
+            streams_away_ms: None,
             fault: None,
             cost: None,
             stop: None,

@@ -42,6 +42,8 @@ impl control_api::Pod for Shim {
             pod_uid: text(),
             release: text(),
             longest_away_us: Some(1),
+            streams_longest_away_us: Some(1),
+            streams_away_us: Some(1),
             longest_away_on: text(),
             containers: vec![container.clone(), container],
             ..Default::default()

@@ -37,6 +37,8 @@ fn output() -> String {
         pod_name: "web".to_owned(),
         pod_namespace: "shop".to_owned(),
         longest_away_us: Some(1),
+        streams_longest_away_us: Some(1),
+        streams_away_us: Some(1),
         cost: Some(Cost::default()).into(),
         containers: vec![Container {
             name: "app".to_owned(),

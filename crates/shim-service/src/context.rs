@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use control_api::paths::STATE_ROOT;
-use oci_runtime::hand::Hands;
+use oci_runtime::streams::Hands;
 
 use crate::throttle::Throttle;
 

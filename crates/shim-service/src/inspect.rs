@@ -21,8 +21,9 @@ pub(crate) fn inspect(state: &State) -> Inspection {
 pub(crate) fn response(state: &State) -> InspectResponse {
     let inspection = inspect(state);
     let fault = state.created_names.fault(&inspection);
+    let (away, streams) = (busy::longest(), state.context.hands.attention());
     let mut response =
-        inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state));
+        inspection::response(state.identity.clone(), inspection, fault, away, streams, cost(state));
     for container in &mut response.containers {
         let (id, now) = (ContainerId::from(container.id.as_str()), state.now());
         container.gate_wait_ms = state.counters.gate_wait(&id, now).map(milliseconds);

@@ -7,7 +7,7 @@ use e2e::durations::SOON;
 use e2e::instance::{is_alive, signal};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
-use crate::support::PROMPT;
+use crate::support::{PROMPT, podshim};
 
 /// More than the time for which an operation waits for a thread that does not answer, before another one takes its place.
 const WITHIN: Duration = Duration::from_secs(8);
@@ -65,6 +65,68 @@ async fn h1_a_container_that_holds_its_pipes_lock_stops_no_other_and_can_be_stop
     // containerd waits for the end of a container's output; that of another one comes when the lock is free.
     wait::at_most(PROMPT, "a stop of the holder", pod.stop("holder", Duration::from_secs(1))).await?;
     wait::at_most(PROMPT, "a stop of another container", pod.stop("other", Duration::from_secs(1))).await?;
+    wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
+}
+
+/// Counts ten times a second.
+const COUNTER: &str = "i=0; while true; do i=$((i+1)); echo counted-$i; sleep 0.1; done &";
+/// How long one container's act may delay another one's output, with what a busy machine adds.
+const DELAY: Duration = Duration::from_millis(1800);
+
+/// The numbers that have come.
+fn counted(pod: &RunningPod<'_>) -> Result<Vec<usize>> {
+    let output = pod.output("counter")?;
+    Ok(output.lines().filter_map(|line| line.rsplit_once("counted-")?.1.parse().ok()).collect())
+}
+
+async fn counts_on(pod: &RunningPod<'_>) -> Result<()> {
+    let before = counted(pod)?.len();
+    let goes_on = async || Ok((counted(pod)?.len() > before).then_some(()));
+    wait::until("another container's output", DELAY, goes_on).await
+}
+
+/// For how long a thread of the pod's streams has been away now, and the longest time for which one was.
+async fn streams_away(node: &Containerd, pod: &RunningPod<'_>) -> Result<[u64; 2]> {
+    let inspected = podshim(node, &["inspect", "--json", pod.sandbox()]).await?;
+    let inspected: serde_json::Value = serde_json::from_str(&inspected)?;
+    let of = |key: &str| inspected[key].as_u64().with_context(|| format!("no {key}: {inspected}"));
+    Ok([of("streams_away_ms")?, of("streams_longest_away_ms")?])
+}
+
+/// H1: another container's output goes on within a second, on a thread that takes the stuck one's place, and none of it is lost or comes
+/// twice, also when that comes back. The absence is in `podshim inspect` and in the metrics.
+#[tokio::test]
+async fn h1_another_containers_output_goes_on_within_a_second() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("holder-counter")
+        .container(Program::new("holder").holds_stdout())
+        .container(Program::new("counter").begins_with_script(COUNTER))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("counter").await?;
+    wait::until("the first line", SOON, async || Ok((!counted(&pod)?.is_empty()).then_some(()))).await?;
+    pod.start("holder").await?;
+    wait_held(&pod).await?;
+    for _ in 0..4 {
+        counts_on(&pod).await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let [away, longest] = streams_away(&node, &pod).await?;
+    ensure!(away >= 1000 && longest >= away, "away for {away} ms, at the longest {longest} ms");
+    let metrics = podshim(&node, &["metrics"]).await?;
+    let name = format!("pod=\"{}\"", pod.name());
+    let sample = metrics
+        .lines()
+        .find(|line| line.starts_with("podshim_shim_streams_away_seconds{") && line.contains(&name));
+    ensure!(sample.is_some_and(|line| !line.ends_with(" 0")), "{sample:?}");
+    wait::at_most(PROMPT, "a stop of the holder", pod.stop("holder", Duration::from_secs(1))).await?;
+    wait::until("the thread's return", SOON, async || {
+        Ok((streams_away(&node, &pod).await?[0] == 0).then_some(()))
+    })
+    .await?;
+    counts_on(&pod).await?;
+    let counted = counted(&pod)?;
+    ensure!(counted.iter().copied().eq(1..=counted.len()), "{counted:?}");
     wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
 }
 

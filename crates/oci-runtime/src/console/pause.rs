@@ -5,13 +5,13 @@
 use std::{
     fs::File,
     io::{self, Read},
-    os::fd::{AsRawFd, FromRawFd},
+    os::fd::AsFd,
     time::Duration,
 };
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-use crate::async_file;
+use crate::{async_file, timer};
 
 #[derive(Debug, Default)]
 pub(super) struct Pause(Option<AsyncFd<File>>);
@@ -22,33 +22,11 @@ impl Pause {
     /// # Errors
     /// No descriptors are left.
     pub(super) async fn wait(&mut self, length: Duration) -> io::Result<()> {
-        let timer = match &mut self.0 {
-            Some(timer) => timer,
-            place => place.insert(async_file::register(make()?, Interest::READABLE)?),
+        let pause = match &mut self.0 {
+            Some(pause) => pause,
+            place => place.insert(async_file::register(timer::make()?, Interest::READABLE)?),
         };
-        set(timer.get_ref(), length)?;
-        timer.async_io(Interest::READABLE, |mut timer| timer.read(&mut [0; 8])).await.map(drop)
-    }
-}
-
-fn make() -> io::Result<File> {
-    // SAFETY: makes a descriptor and touches no memory of ours.
-    let timer =
-        unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
-    if timer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for this call alone.
-    Ok(unsafe { File::from_raw_fd(timer) })
-}
-
-fn set(timer: &File, length: Duration) -> io::Result<()> {
-    let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let at = libc::timespec { tv_sec: 0, tv_nsec: length.subsec_nanos().into() };
-    let setting = libc::itimerspec { it_interval: once, it_value: at };
-    // SAFETY: the kernel reads one setting, which outlives the call, and writes nothing.
-    match unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        timer::set(pause.get_ref().as_fd(), length)?;
+        pause.async_io(Interest::READABLE, |mut timer| timer.read(&mut [0; 8])).await.map(drop)
     }
 }

@@ -9,6 +9,7 @@ use std::{
     io::{self, Read, Write},
     ops::ControlFlow,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -88,12 +89,12 @@ enum Batch {
 #[derive(Debug)]
 pub(super) struct Sink {
     fifo: AsyncFd<File>,
-    line: Rc<OpenLine>,
+    line: Arc<OpenLine>,
     is_first: bool,
 }
 
 impl Sink {
-    pub(super) fn new(fifo: AsyncFd<File>, line: Rc<OpenLine>) -> Self {
+    pub(super) fn new(fifo: AsyncFd<File>, line: Arc<OpenLine>) -> Self {
         Self { fifo, line, is_first: true }
     }
 

@@ -7,13 +7,16 @@ use std::{
     future::Future,
     io,
     marker::PhantomData,
-    os::fd::{OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
 
 use super::answers::{Promise, Reply};
+use super::attention::Presence;
 use super::error::HandError;
+use super::stock::Stock;
 use super::table::{Guard, Table};
 use super::thread::Thread;
 
@@ -21,20 +24,29 @@ use super::thread::Thread;
 #[derive(Clone, Debug)]
 pub struct Hand(Rc<Head>);
 
+/// Gets to know when a hand is away, and when it is back.
+pub(crate) type PresenceObserver = Rc<dyn Fn(Presence)>;
+
 /// What the head has of a hand.
-#[derive(Debug)]
 struct Head {
     keeps: Vec<RawFd>,
     thread: OnceCell<Thread>,
     next_key: Cell<u64>,
+    observer: PresenceObserver,
+}
+
+impl std::fmt::Debug for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Head").field("thread", &self.thread).finish_non_exhaustive()
+    }
 }
 
 /// A hand that may have ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WeakHand(Weak<Head>);
+pub(crate) struct WeakHand(Weak<Head>);
 
 impl WeakHand {
-    pub(super) fn upgrade(&self) -> Option<Hand> {
+    pub(crate) fn upgrade(&self) -> Option<Hand> {
         self.0.upgrade().map(Hand)
     }
 }
@@ -43,14 +55,21 @@ impl Hand {
     /// `keeps` are descriptors that its thread uses too, such as the log's. They must stay open, under these numbers.
     #[must_use]
     pub fn new(keeps: Vec<RawFd>) -> Self {
-        Self(Rc::new(Head { keeps, thread: OnceCell::new(), next_key: Cell::new(0) }))
+        Self::observed(keeps, Rc::new(|_| {}))
+    }
+
+    /// The same, with a word for each of its absences.
+    pub(crate) fn observed(keeps: Vec<RawFd>, observer: PresenceObserver) -> Self {
+        Self(Rc::new(Head { keeps, thread: OnceCell::new(), next_key: Cell::new(0), observer }))
     }
 
     fn thread(&self) -> Result<&Thread, HandError> {
         if let Some(thread) = self.thread_if_started() {
             return Ok(thread);
         }
-        let thread = Thread::start(&self.0.keeps).map_err(HandError::Start)?;
+        let observer = self.0.observer.clone();
+        let thread = Thread::start(&self.0.keeps, move |presence| observer(presence));
+        let thread = thread.map_err(HandError::Start)?;
         Ok(self.0.thread.get_or_init(|| thread))
     }
 
@@ -66,7 +85,7 @@ impl Hand {
     }
 
     /// Waits until all that was sent before has begun, for at most `limit`.
-    pub(super) async fn answers(&self, limit: Duration) -> Result<(), HandError> {
+    pub(crate) async fn answers(&self, limit: Duration) -> Result<(), HandError> {
         if self.thread_if_started().is_none() {
             return Ok(());
         }
@@ -76,11 +95,11 @@ impl Hand {
     }
 
     /// It ends with the last handle and the last thing that lives on it.
-    pub(super) fn downgrade(&self) -> WeakHand {
+    pub(crate) fn downgrade(&self) -> WeakHand {
         WeakHand(Rc::downgrade(&self.0))
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
@@ -118,6 +137,44 @@ impl Hand {
         });
         reply.within(limit).await??;
         Ok(held)
+    }
+
+    /// Places on the hand what `make` makes there of descriptors of this thread's, within `limit`.
+    pub(crate) async fn place_with<T: 'static, E, F>(
+        &self,
+        limit: Duration,
+        descriptors: &[BorrowedFd<'_>],
+        make: F,
+    ) -> Result<Held<T>, E>
+    where
+        F: FnOnce(Vec<OwnedFd>) -> Result<T, E> + Send + 'static,
+        E: From<HandError> + Send + 'static,
+    {
+        let (promise, reply) = self.promise()?;
+        let held = self.reserve::<T>();
+        let key = held.key;
+        self.thread()?.borrower.send(key, descriptors).map_err(|_| HandError::Closed)?;
+        self.send(move |table| {
+            let given = table.given(key).map_err(|_| HandError::Closed.into());
+            promise.keep(given.and_then(make).map(|made| table.insert(key, made)));
+        });
+        reply.within(limit).await??;
+        Ok(held)
+    }
+
+    /// What another hand needs to go on with its works: the stock, and its descriptor.
+    pub(crate) fn stock(&self) -> Option<(Arc<Stock>, BorrowedFd<'_>)> {
+        self.thread_if_started().map(|thread| (thread.stock.clone(), thread.shelf.as_fd()))
+    }
+
+    /// For how long it has been away, if it is away.
+    pub(crate) fn away_for(&self) -> Option<Duration> {
+        self.thread_if_started()?.attention.away_for()
+    }
+
+    /// Its longest round.
+    pub(crate) fn longest_away(&self) -> Duration {
+        self.thread_if_started().map(|thread| thread.attention.longest()).unwrap_or_default()
     }
 
     /// The descriptors that [`Guard::lend`] has sent under this key.

@@ -1,4 +1,4 @@
-//! The socket on which a hand lends descriptors to the head, which starts the OCI runtime with them.
+//! The socket on which a hand lends descriptors to the head, which starts the OCI runtime with them, and the head gives some to a hand.
 //!
 //! Owns the socket's two ends and the form of a message: a key, and descriptors.
 
@@ -18,38 +18,39 @@ use nix::{
 /// Most descriptors of one message: a process has three streams.
 const MOST: usize = 3;
 
-/// The hand's end.
+/// One end of the socket.
 #[derive(Debug)]
-pub(super) struct Lender(OwnedFd);
-
-/// The head's end.
-#[derive(Debug)]
-pub(super) struct Borrower {
+pub(super) struct End {
     socket: OwnedFd,
     /// What came before what was asked for.
     others: RefCell<BTreeMap<u64, Vec<OwnedFd>>>,
 }
 
-pub(super) fn pair() -> io::Result<(Borrower, Lender)> {
+/// The head's end, and the hand's.
+pub(super) fn pair() -> io::Result<(End, End)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let (socket, lender) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-    Ok((Borrower { socket, others: RefCell::default() }, Lender(lender)))
+    let (heads, hands) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    Ok((End::of(heads), End::of(hands)))
 }
 
-impl AsRawFd for Lender {
+impl AsRawFd for End {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 }
 
-impl Lender {
+impl End {
+    fn of(socket: OwnedFd) -> Self {
+        Self { socket, others: RefCell::default() }
+    }
+
     /// The hand's end in the table of a thread that has just got a table of its own.
     ///
     /// # Safety
     /// It has kept the number open, and nothing owns it there.
     pub(super) unsafe fn of_this_table(number: RawFd) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { OwnedFd::from_raw_fd(number) })
+        Self::of(unsafe { OwnedFd::from_raw_fd(number) })
     }
 
     pub(super) fn send(&self, key: u64, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -60,9 +61,7 @@ impl Lender {
         sendmsg::<()>(self.as_raw_fd(), &[IoSlice::new(&key)], control, MsgFlags::empty(), None)?;
         Ok(())
     }
-}
 
-impl Borrower {
     /// What was sent under `key`, which has come: its sender has said so.
     pub(super) fn take(&self, key: u64) -> io::Result<Vec<OwnedFd>> {
         let mut others = self.others.borrow_mut();
@@ -70,36 +69,39 @@ impl Borrower {
             if let Some(descriptors) = others.remove(&key) {
                 return Ok(descriptors);
             }
-            let (of, descriptors) = self.receive()?;
-            others.insert(of, descriptors);
+            let mut of = [0; size_of::<u64>()];
+            let (_, descriptors) = receive::<MOST>(&self.socket, &mut of, 0)?;
+            others.insert(u64::from_ne_bytes(of), descriptors);
         }
     }
+}
 
-    fn receive(&self) -> io::Result<(u64, Vec<OwnedFd>)> {
-        let mut key = [0; size_of::<u64>()];
-        let mut part = libc::iovec { iov_base: key.as_mut_ptr().cast(), iov_len: key.len() };
-        let mut control = cmsg_space!([RawFd; MOST]);
-        // SAFETY: all zeros are a msghdr without anything.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = control.capacity() as _;
-        // SAFETY: the message names buffers that outlive the call, with their lengths.
-        let length =
-            unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-        if length < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has filled the message.
-        let descriptors = unsafe { descriptors_of(&message) };
-        // Not nix's: of a message that had no room for all descriptors it shows none, and those that came would stay open.
-        if message.msg_flags & libc::MSG_CTRUNC != 0 {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
-        }
-        match length {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok((u64::from_ne_bytes(key), descriptors)),
-        }
+/// One message, which is not empty, with the descriptors that came along, which are at most so many.
+pub(super) fn receive<const MOST: usize>(
+    socket: &OwnedFd,
+    content: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut part = libc::iovec { iov_base: content.as_mut_ptr().cast(), iov_len: content.len() };
+    let mut control = cmsg_space!([RawFd; MOST]);
+    // SAFETY: all zeros are a msghdr without anything.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.capacity() as _;
+    // SAFETY: the message names buffers that outlive the call, with their lengths.
+    let length =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags | libc::MSG_CMSG_CLOEXEC) };
+    let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel has filled the message.
+    let descriptors = unsafe { descriptors_of(&message) };
+    // Not nix's: of a message that had no room for all descriptors it shows none, and those that came would stay open.
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    match length {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok((length, descriptors)),
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use tokio::task::AbortHandle;
 
 use super::answers::Promise;
-use super::lending::Lender;
+use super::lending::End;
 
 type Act = Box<dyn FnOnce(&Rc<Table>)>;
 
@@ -24,7 +24,7 @@ pub(super) struct Table {
     slots: RefCell<BTreeMap<u64, Slot>>,
     /// Acts whose reply is waited for: those that run can be ended.
     acts: RefCell<BTreeMap<u64, Option<AbortHandle>>>,
-    lender: Lender,
+    lender: End,
     /// The head has gone.
     pub(super) is_over: Cell<bool>,
 }
@@ -39,7 +39,7 @@ struct Slot {
 }
 
 impl Table {
-    pub(super) fn new(lender: Lender) -> Self {
+    pub(super) fn new(lender: End) -> Self {
         Self { slots: RefCell::default(), acts: RefCell::default(), lender, is_over: Cell::new(false) }
     }
 
@@ -77,6 +77,11 @@ impl Table {
         if let Some(Some(task)) = self.acts.borrow_mut().remove(&id) {
             task.abort();
         }
+    }
+
+    /// What the head has sent under this key.
+    pub(super) fn given(&self, key: u64) -> io::Result<Vec<OwnedFd>> {
+        self.lender.take(key)
     }
 
     #[cfg(test)]

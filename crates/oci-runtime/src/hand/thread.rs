@@ -3,7 +3,7 @@
 use std::{
     io,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::net::UnixStream,
     },
     rc::Rc,
@@ -21,8 +21,10 @@ use tokio::{
 use tracing::error;
 
 use super::answers::{Answer, Awaited};
-use super::lending::{self, Borrower, Lender};
+use super::attention::{self, Attention, Presence};
+use super::lending::{self, End};
 use super::line::{Bell, Line, Reader};
+use super::stock::{self, Stock};
 use super::table::Table;
 
 pub(super) type Message = Box<dyn FnOnce(&Rc<Table>) + Send>;
@@ -36,22 +38,39 @@ pub(super) struct Thread {
     pub(super) messages: Arc<Line<Message>>,
     pub(super) answers: Arc<Line<Answer>>,
     pub(super) awaited: Awaited,
-    pub(super) borrower: Borrower,
-    passes_answers_on: JoinHandle<()>,
+    pub(super) borrower: End,
+    pub(super) attention: Arc<Attention>,
+    pub(super) stock: Arc<Stock>,
+    /// Where the descriptors of what is in stock are.
+    pub(super) shelf: OwnedFd,
+    on_the_head: [JoinHandle<()>; 2],
     _bells: [Bell; 2],
 }
 
 impl Thread {
     /// Must run inside a `LocalSet`, on which the answers come. Returns when the thread has descriptors of its own.
-    pub(super) fn start(keeps: &[RawFd]) -> io::Result<Self> {
+    /// `changed` gets to know when it is away, and when it is back.
+    pub(super) fn start(keeps: &[RawFd], changed: impl Fn(Presence) + 'static) -> io::Result<Self> {
         let (borrower, lender) = lending::pair()?;
         let (messages, message_bell) = Line::open()?;
         let (answers, answer_bell) = Line::open()?;
         let reader = Reader::new(answers.clone(), &answer_bell)?;
+        let (attention, timer) = Attention::open()?;
+        let timer = attention::on_the_head(timer)?;
+        let [shelf, door] = stock::ends()?;
+        let stock = Stock::new();
         let mut keeps = keeps.to_vec();
-        keeps.extend([lender.as_raw_fd(), messages.bell(), answers.bell()]);
-        let lender_number = lender.as_raw_fd();
-        let ends = Ends { messages: messages.clone(), answers: answers.clone(), lender: lender_number };
+        let shelf_and_door = [shelf.as_raw_fd(), door.as_raw_fd()];
+        keeps.extend([lender.as_raw_fd(), messages.bell(), answers.bell(), attention.timer()]);
+        keeps.extend(shelf_and_door);
+        let ends = Ends {
+            messages: messages.clone(),
+            answers: answers.clone(),
+            lender: lender.as_raw_fd(),
+            attention: attention.clone(),
+            stock: stock.clone(),
+            shelf_and_door,
+        };
         let (ready, is_ready) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("hand".to_owned()).stack_size(STACK).spawn(move || {
             let (runtime, parted) = match leave_the_heads_descriptors(&keeps) {
@@ -59,26 +78,29 @@ impl Thread {
                 Err(error) => (None, Err(error)),
             };
             // The head waits for it.
-            let _ = ready.send(parted);
+            let _ = ready.send(parted.map(|()| nix::unistd::gettid()));
             let Some(runtime) = runtime else { return };
             if let Err(error) = ends.serve(&runtime) {
                 error!(%error, "the thread of the pod's streams has ended: no container can be created");
             }
         })?;
-        is_ready.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
-        // From here on the thread has it, in its own table.
-        drop(lender);
+        let number = is_ready.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
+        // From here on the thread has them, in its own table.
+        drop((lender, door));
         let awaited = Awaited::default();
-        let passes_answers_on = tokio::task::spawn_local(awaited.clone().read(reader));
+        let on_the_head = [
+            tokio::task::spawn_local(awaited.clone().read(reader)),
+            tokio::task::spawn_local(attention.clone().watch(number.as_raw(), timer, changed)),
+        ];
         let _bells = [message_bell, answer_bell];
-        Ok(Self { messages, answers, awaited, borrower, passes_answers_on, _bells })
+        Ok(Self { messages, answers, awaited, borrower, attention, stock, shelf, on_the_head, _bells })
     }
 }
 
 impl Drop for Thread {
     fn drop(&mut self) {
         self.messages.send(Box::new(|table| table.is_over.set(true)));
-        self.passes_answers_on.abort();
+        self.on_the_head.iter().for_each(JoinHandle::abort);
         // Before the bells, which this thread closes now.
         self.answers.close();
     }
@@ -90,18 +112,24 @@ struct Ends {
     answers: Arc<Line<Answer>>,
     /// Its number, the same in both tables.
     lender: RawFd,
+    attention: Arc<Attention>,
+    stock: Arc<Stock>,
+    /// Their numbers too.
+    shelf_and_door: [RawFd; 2],
 }
 
 impl Ends {
     fn serve(self, runtime: &Runtime) -> io::Result<()> {
-        let Self { messages, answers, lender } = self;
+        let Self { messages, answers, lender, attention, stock, shelf_and_door } = self;
         // SAFETY: these numbers were kept, and they are this thread's only objects for them.
         let (bell, _answer_bell) = unsafe { (messages.bell_of_this_table(), answers.bell_of_this_table()) };
         // SAFETY: as above.
-        let lender = unsafe { Lender::of_this_table(lender) };
+        let lender = unsafe { End::of_this_table(lender) };
+        // SAFETY: as above.
+        unsafe { stock::keep(stock, shelf_and_door) };
         let table = Rc::new(Table::new(lender));
         let all = LocalSet::new();
-        let served = all.block_on(runtime, async {
+        let served = runtime.block_on(attention.measured(all.run_until(async {
             let reader = Reader::new(messages.clone(), &bell)?;
             while !table.is_over.get() {
                 for message in reader.next().await? {
@@ -109,7 +137,7 @@ impl Ends {
                 }
             }
             Ok(())
-        });
+        })));
         // Their promises are dropped, while the bells are open.
         messages.close();
         drop(all);

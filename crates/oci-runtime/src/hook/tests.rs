@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::{
-    hand::Hands,
     process::SignalNumber,
     runtime::CreateOptions,
     stdio::{StdioPaths, StreamOwner},
-    streams::Streams,
+    streams::{Hands, Streams},
     test_support::{
         TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run as run_test, until,
         within,

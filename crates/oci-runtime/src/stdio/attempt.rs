@@ -3,13 +3,7 @@
 //! Owns the handling of the OCI runtime's own messages: the runtime has the container's streams while it creates or
 //! executes, and writes its errors to that stderr. Until the runtime has succeeded, none of that may reach a reader.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::OwnedFd,
-    process::Stdio as ProcessStdio,
-    rc::{Rc, Weak},
-};
+use std::{fs::File, io, os::fd::OwnedFd, process::Stdio as ProcessStdio, rc::Weak, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -221,7 +215,7 @@ impl Stdio {
         give_to(&writer, self.owner)?;
         let relieved = Relieved::default();
         let lines = LineEnds {
-            open: Some(Rc::default()),
+            open: Some(Arc::default()),
             shared: output.pipe.as_ref().map_or_else(Weak::new, |pipe| pipe.movement.started_mover()),
             relieved: relieved.clone(),
             half,

@@ -4,10 +4,11 @@
 //! Owns how the last byte of a stream becomes known, without a copy of the stream. Moves nothing by itself.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::FileExt,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use nix::fcntl::{SpliceFFlags, splice, tee};
@@ -17,18 +18,18 @@ use super::pipe::nonblocking_pipe;
 
 /// Whether the last that a reader got of a stream is the beginning of a line.
 #[derive(Debug, Default)]
-pub(crate) struct OpenLine(Cell<bool>);
+pub(crate) struct OpenLine(AtomicBool);
 
 impl OpenLine {
     /// This was written.
     pub(crate) fn wrote(&self, data: &[u8]) {
         if let Some(last) = data.last() {
-            self.0.set(*last != b'\n');
+            self.0.store(*last != b'\n', Ordering::Relaxed);
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0.get()
+        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -5,13 +5,14 @@
 //! tee(2) copy (`lines`).
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
+    cell::RefCell,
     fs::File,
     io::{self, Write},
     ops::ControlFlow,
     os::fd::AsFd,
     rc::{Rc, Weak},
+    sync::{self, Arc},
+    time::Duration,
 };
 
 use nix::{
@@ -23,19 +24,23 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::error::StreamName;
+use super::flow::{Flow, Progress};
 use super::half_line::HalfLine;
 use super::line_end::{OpenLine, move_and_inspect};
 use super::lines::{LineReader, LineWatch};
 use super::pipe::unread;
 use super::relief::Relieved;
-use crate::{async_file, async_file::poll_now, busy};
+use crate::{async_file, async_file::poll_now, busy, hand::stock};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.
 const EVERYTHING: usize = 1 << 30;
+
+/// Until the next look at a stream that another hand has taken: that one waits in the kernel, or has it for a moment.
+const TAKEN: Duration = Duration::from_millis(50);
 
 /// The movement of one stream, from its preparation to its end.
 #[derive(Debug)]
@@ -109,6 +114,9 @@ impl Movement {
     /// Shows `watch` the lines that come from now on, instead of an earlier watch.
     pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
         let tap_into = |mover: &Mover| {
+            mover.flow.set_watched();
+            // What another hand moves now is stale, and what comes after it is not that hand's.
+            let _held = mover.flow.hold();
             let line_reader = LineReader::new(mover.source.get_ref(), watch.clone())?;
             mover.line_reader.replace(Some(line_reader));
             Ok(())
@@ -169,6 +177,16 @@ impl Task {
         Self { handle, mover: weak }
     }
 
+    /// The stream is its own hand's, which reports what is wrong with it.
+    pub(super) fn standing_in(mover: Rc<Mover>) -> Self {
+        let weak = Rc::downgrade(&mover);
+        let handle = tokio::task::spawn_local(async move {
+            let ended = mover.run().await;
+            debug!(?ended, "the end of a stream of another thread");
+        });
+        Self { handle, mover: weak }
+    }
+
     async fn end_by(&mut self, deadline: Instant) {
         if timeout_at(deadline, &mut self.handle).await.is_ok() {
             return;
@@ -192,7 +210,7 @@ impl Drop for Task {
 #[derive(Debug, Default)]
 pub(super) struct LineEnds {
     /// Whether it leaves its sink in the middle of a line; none for stdin, whose lines are one writer's.
-    pub(super) open: Option<Rc<OpenLine>>,
+    pub(super) open: Option<Arc<OpenLine>>,
     /// The movement that its sink leads into, if others write to that too.
     pub(super) shared: Weak<Mover>,
     /// What was taken out of the source before.
@@ -208,21 +226,45 @@ pub(super) struct Mover {
     sink: AsyncFd<File>,
     line_reader: RefCell<Option<LineReader>>,
     lines: LineEnds,
-    /// Bytes so far.
-    moved: Cell<u64>,
-    /// Before which bytes, counted as `moved`, a line has to be over.
-    seams: RefCell<VecDeque<u64>>,
+    flow: Arc<Flow>,
+    role: Role,
+}
+
+/// For whom a mover moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// For its own hand.
+    Own,
+    /// For another hand, which is away.
+    StandsIn,
 }
 
 impl Mover {
     fn new(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
+        let shared = lines.shared.upgrade().map_or_else(sync::Weak::new, |mover| Arc::downgrade(&mover.flow));
+        let flow = Flow::new(lines.open.clone(), shared);
+        Self::of(source, sink, lines, flow, Role::Own)
+    }
+
+    /// Goes on with a flow whose own hand is away. `shared` is the one that goes on with the flow that it leads into.
+    pub(super) fn standing_in(
+        source: File,
+        sink: File,
+        flow: Arc<Flow>,
+        shared: Weak<Self>,
+    ) -> io::Result<Self> {
+        let lines = LineEnds { open: flow.open.clone(), shared, ..LineEnds::default() };
+        Self::of(source, sink, lines, flow, Role::StandsIn)
+    }
+
+    fn of(source: File, sink: File, lines: LineEnds, flow: Arc<Flow>, role: Role) -> io::Result<Self> {
         Ok(Self {
             source: async_file::register(source, Interest::READABLE)?,
             sink: async_file::register(sink, Interest::WRITABLE)?,
             line_reader: RefCell::new(None),
             lines,
-            moved: Cell::new(0),
-            seams: RefCell::default(),
+            flow,
+            role,
         })
     }
 
@@ -232,6 +274,11 @@ impl Mover {
         if let Some(half) = &self.lines.half {
             return self.run_in_lines(half).await;
         }
+        let ends = [self.source.get_ref().as_fd(), self.sink.get_ref().as_fd()];
+        let _stocked = match self.role {
+            Role::Own => stock::put(self.flow.clone(), ends),
+            Role::StandsIn => None,
+        };
         loop {
             // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
@@ -299,7 +346,9 @@ impl Mover {
         if data.is_empty() {
             return Ok(());
         }
-        self.end_shared_line();
+        let shared = self.flow.shared.upgrade();
+        let mut shared = shared.as_ref().map(|shared| shared.hold());
+        self.end_shared_line(shared.as_deref_mut());
         self.sink.get_ref().write_all(data)?;
         if let Some(open) = &self.lines.open {
             open.wrote(data);
@@ -311,7 +360,7 @@ impl Mover {
     fn cut(&self) {
         match &self.lines.half {
             None => {
-                let _ = self.move_available(EVERYTHING);
+                let _ = self.try_move(EVERYTHING);
             }
             Some(half) => {
                 while let Ok(1..) = half.read_more(self.source.get_ref())
@@ -326,11 +375,16 @@ impl Mover {
     async fn write_relieved(&self) -> io::Result<()> {
         let data = self.lines.relieved.take();
         let mut rest = &data[..];
+        let shared = self.flow.shared.upgrade();
         if !rest.is_empty() {
-            self.end_shared_line();
+            self.end_shared_line(shared.as_ref().map(|shared| shared.hold()).as_deref_mut());
         }
         while !rest.is_empty() {
-            match self.sink.get_ref().write(rest) {
+            let written = {
+                let _held = shared.as_ref().map(|shared| shared.hold());
+                self.sink.get_ref().write(rest)
+            };
+            match written {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room().await?,
@@ -344,10 +398,13 @@ impl Mover {
     }
 
     fn begin_line(&self) {
-        let seam = self.moved.get() + self.waiting();
-        let mut seams = self.seams.borrow_mut();
-        if seams.back() != Some(&seam) {
-            seams.push_back(seam);
+        self.begin_line_in(&mut self.flow.hold());
+    }
+
+    fn begin_line_in(&self, progress: &mut Progress) {
+        let seam = progress.moved + self.waiting();
+        if progress.seams.back() != Some(&seam) {
+            progress.seams.push_back(seam);
         }
     }
 
@@ -357,19 +414,19 @@ impl Mover {
     }
 
     /// Before its first byte, and after each line: another writer of the same pipe may have begun one.
-    fn end_shared_line(&self) {
-        if let (Some(open), Some(shared)) = (&self.lines.open, self.lines.shared.upgrade())
+    fn end_shared_line(&self, progress: Option<&mut Progress>) {
+        if let (Some(open), Some(shared), Some(progress)) =
+            (&self.lines.open, self.lines.shared.upgrade(), progress)
             && !open.is_open()
         {
-            shared.begin_line();
+            shared.begin_line_in(progress);
         }
     }
 
     /// How many bytes come before the next seam. Ends an open line at a seam that is reached, once something follows.
-    fn up_to_seam(&self) -> nix::Result<usize> {
-        let mut seams = self.seams.borrow_mut();
-        while let Some(seam) = seams.front() {
-            let left = seam.saturating_sub(self.moved.get());
+    fn up_to_seam(&self, progress: &mut Progress) -> nix::Result<usize> {
+        while let Some(seam) = progress.seams.front() {
+            let left = seam.saturating_sub(progress.moved);
             if left > 0 {
                 return Ok(usize::try_from(left).unwrap_or(EVERYTHING));
             }
@@ -380,7 +437,7 @@ impl Mover {
                 nix::unistd::write(self.sink.get_ref(), b"\n")?;
                 open.wrote(b"\n");
             }
-            seams.pop_front();
+            progress.seams.pop_front();
         }
         Ok(EVERYTHING)
     }
@@ -408,7 +465,10 @@ impl Mover {
                 // The new reader of a later incarnation starts behind the data that is there now, and counts that for
                 // itself.
                 _ if place.is_some() => continue,
-                Ok((_, ControlFlow::Break(()))) => return Ok(EVERYTHING),
+                Ok((_, ControlFlow::Break(()))) => {
+                    self.flow.watch_is_over();
+                    return Ok(EVERYTHING);
+                }
                 inspected => {
                     *place = Some(line_reader);
                     return inspected.map(|(bytes, _)| bytes);
@@ -421,25 +481,51 @@ impl Mover {
     async fn move_inspected(&self) -> nix::Result<usize> {
         match self.inspect().await? {
             0 => Ok(0),
-            limit => self.move_available(limit),
+            limit => loop {
+                if let Some(moved) = self.try_move(limit) {
+                    return moved;
+                }
+                // On the heap: it is rare, and would be a part of each stream's task.
+                Box::pin(tokio::time::sleep(TAKEN)).await;
+            },
         }
     }
 
-    fn move_available(&self, limit: usize) -> nix::Result<usize> {
+    /// None if another hand has the flow, or if only its own hand may move it.
+    fn try_move(&self, limit: usize) -> Option<nix::Result<usize>> {
+        let mut progress = self.flow.take()?;
+        if self.role == Role::StandsIn && self.flow.is_watched() {
+            return None;
+        }
+        // Its sink is the pipe that a container holds, if that holds one.
+        let shared = self.flow.shared.upgrade();
+        let mut shared = match &shared {
+            Some(shared) => Some(shared.take()?),
+            None => None,
+        };
+        Some(self.move_available(&mut progress, shared.as_deref_mut(), limit))
+    }
+
+    fn move_available(
+        &self,
+        progress: &mut Progress,
+        shared: Option<&mut Progress>,
+        limit: usize,
+    ) -> nix::Result<usize> {
         let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
         let moved = match &self.lines.open {
             None => splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?,
             Some(open) => {
-                let limit = limit.min(self.up_to_seam()?);
+                let limit = limit.min(self.up_to_seam(progress)?);
                 if self.lines.shared.strong_count() > 0 && self.waiting() > 0 {
-                    self.end_shared_line();
+                    self.end_shared_line(shared);
                 }
                 let (moved, last) = move_and_inspect(source, sink, limit)?;
                 open.wrote(last.as_slice());
                 moved
             }
         };
-        self.moved.set(self.moved.get() + moved as u64);
+        progress.moved += moved as u64;
         if let Some(line_reader) = self.line_reader.borrow_mut().as_mut() {
             line_reader.moved(moved);
         }

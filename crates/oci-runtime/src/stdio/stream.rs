@@ -1,6 +1,6 @@
 //! One stream: the fifo or file that containerd named, the process's end, and what moves between them.
 
-use std::{fs::File, io, rc::Rc};
+use std::{fs::File, io, sync::Arc};
 
 use super::endpoint::{Address, Fifo, ReaderWait, StreamTarget};
 use super::error::{StdioError, StreamName};
@@ -35,7 +35,7 @@ pub(super) struct Output {
     // The same after the final exit, until the fifo has been read.
     pub(super) kept_readable: Option<KeptReadable>,
     // Whether the reader has got the beginning of a line only. Of a file, the file says that.
-    pub(super) line: Rc<OpenLine>,
+    pub(super) line: Arc<OpenLine>,
     // None for files and a logger's pipe, which the process gets itself, and for terminals.
     pub(super) pipe: Option<Pipe>,
     // The stderr of incarnations that were made when the pipe was already in use.
@@ -175,7 +175,7 @@ impl Output {
             writer: None,
             keep_alive: None,
             kept_readable: None,
-            line: Rc::default(),
+            line: Arc::default(),
             pipe: None,
             held_back: Vec::new(),
         }

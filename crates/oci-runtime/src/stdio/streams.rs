@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
-    rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -32,7 +32,7 @@ pub struct ConsoleStreams {
     /// Write end of stdout.
     pub stdout: Option<File>,
     /// Where stdout's last line has got to.
-    pub(crate) line: Rc<OpenLine>,
+    pub(crate) line: Arc<OpenLine>,
 }
 
 /// The open streams of one container or exec, kept from Create to Delete.
@@ -100,7 +100,7 @@ impl Stdio {
     /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
-            return Ok(ConsoleStreams { stdin: None, stdout: None, line: Rc::default() });
+            return Ok(ConsoleStreams { stdin: None, stdout: None, line: Arc::default() });
         }
         let stdin = self.stdin.as_ref().and_then(|input| input.reader.as_ref());
         let stdin = stdin.map(File::try_clone).transpose()?;

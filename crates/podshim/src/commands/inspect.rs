@@ -75,6 +75,11 @@ fn show(pod: &PodReport, now_ms: i64, paint: ColorMode) -> String {
         let on = pod.longest_away_on.as_deref().map(|on| format!(", on {on}")).unwrap_or_default();
         line("longest away", format!("{away}ms{on}"));
     }
+    if let Some(now @ 1..) = pod.streams_away_ms {
+        line("streams", format!("a container has held up a thread of theirs for {}", duration(now)));
+    } else if let Some(longest @ 1000..) = pod.streams_longest_away_ms {
+        line("streams", format!("a container held up a thread of theirs for {}", duration(longest)));
+    }
     if let Some(cost) = &pod.cost {
         let parts = cost.parts().into_iter().filter(|(_, time)| *time > 0);
         let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", spent(time))).collect();

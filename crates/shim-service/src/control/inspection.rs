@@ -5,6 +5,7 @@ use std::time::Duration;
 use control_api::container::{GateState, Role as WireRole, State as WireState};
 use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason, VERSION};
 use oci_runtime::busy::LongestRound;
+use oci_runtime::streams::HandsAttention;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
     Inspection, PodOutcome, StopCause,
@@ -19,6 +20,7 @@ pub(crate) fn response(
     inspection: Inspection,
     fault: Option<String>,
     away: LongestRound,
+    streams: HandsAttention,
     cost: Cost,
 ) -> InspectResponse {
     let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);
@@ -35,7 +37,7 @@ pub(crate) fn response(
         budget: budget.into(),
         budget_left_ms: milliseconds(left),
         containers: inspection.containers.into_iter().map(container).collect(),
-        longest_away_us: Some(u64::try_from(away.time.as_micros()).unwrap_or(u64::MAX)),
+        longest_away_us: Some(microseconds(away.time)),
         longest_away_on: away.on.to_owned(),
         outcome: match inspection.outcome {
             None => Outcome::NOT_ENDED,
@@ -45,8 +47,14 @@ pub(crate) fn response(
         .into(),
         fault: fault.unwrap_or_default(),
         cost: Some(cost).into(),
+        streams_longest_away_us: Some(microseconds(streams.longest_away)),
+        streams_away_us: Some(microseconds(streams.away_for.unwrap_or_default())),
         ..Default::default()
     }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Why a stop began.

@@ -1,11 +1,13 @@
 //! A container that holds the lock of its own pipe (H1): the hand waits in the kernel, and the head goes on.
 
 use std::{
+    io::Read,
     os::{fd::OwnedFd, unix::net::UnixStream},
     thread::JoinHandle,
 };
 
 use super::*;
+use crate::test_support::DEADLINE;
 
 const SHORT: Duration = Duration::from_millis(100);
 /// What the head does while the hand is stuck takes no time.
@@ -46,10 +48,13 @@ struct Stuck {
 
 impl Stuck {
     async fn new() -> Self {
+        Self::on(Hands::new(Vec::new())).await
+    }
+
+    async fn on(hands: Hands) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = make_fifo(directory.path(), "stdout");
         let reader = open_reader(&path);
-        let hands = Hands::new(Vec::new());
         let streams = open_on(&hands, &output_to(&path)).await.unwrap();
         streams.connect().await.unwrap();
         let Attempt { mut child, held_back } = streams.attempt().ready().await.unwrap();
@@ -119,5 +124,111 @@ fn h1_new_streams_get_another_hand_while_the_first_is_stuck() {
         assert!(error.contains("a container of the pod holds the lock of one of its pipes"), "{error}");
         stuck.holder.end();
         until(|| read_available(&stuck.reader) == "first\n").await;
+    });
+}
+
+/// Another container on the same hand, which writes to its pipe what it likes.
+struct Other {
+    reader: File,
+    pipe: File,
+    streams: Streams,
+    _directory: tempfile::TempDir,
+}
+
+impl Other {
+    async fn on(hands: &Hands) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = make_fifo(directory.path(), "other");
+        let reader = open_reader(&path);
+        let streams = open_on(hands, &output_to(&path)).await.unwrap();
+        streams.connect().await.unwrap();
+        let Attempt { mut child, held_back } = streams.attempt().ready().await.unwrap();
+        let pipe = File::from(std::mem::take(&mut child.stdout).into_inner().unwrap());
+        streams.accept(held_back);
+        streams.settled().await.unwrap();
+        Self { reader, pipe, streams, _directory: directory }
+    }
+
+    async fn expect(&mut self, text: &str) -> Duration {
+        self.pipe.write_all(text.as_bytes()).unwrap();
+        let (begun, mut seen) = (Instant::now(), String::new());
+        until(|| {
+            seen.push_str(&read_available(&self.reader));
+            seen == text
+        })
+        .await;
+        begun.elapsed()
+    }
+}
+
+/// How long one container's act may delay another one's output.
+const A_SECOND: Duration = Duration::from_secs(1);
+
+/// H1: the output of a container that was there before goes on within a second, and its own hand has it again afterwards.
+#[test]
+fn h1_another_containers_output_goes_on_within_a_second_while_the_hand_is_stuck() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let mut other = Other::on(&hands).await;
+        other.expect("before\n").await;
+        let stuck = Stuck::on(hands.clone()).await;
+        assert!(stuck.is_stuck().await);
+        let took = other.expect("meanwhile\n").await;
+        assert!(took < A_SECOND + NO_TIME, "{took:?}");
+        assert!(other.expect("and on\n").await < NO_TIME);
+        let attention = hands.attention();
+        assert_eq!(attention.away, 1, "{attention:?}");
+        assert!(attention.away_for.unwrap() >= Duration::from_millis(700), "{attention:?}");
+        stuck.holder.end();
+        until(|| read_available(&stuck.reader) == "first\n").await;
+        until(|| hands.attention().away == 0).await;
+        assert!(hands.attention().longest_away >= Duration::from_millis(700));
+        // A second time.
+        for word in ["after\n", "and after\n"] {
+            other.expect(word).await;
+            tokio::time::sleep(SHORT).await;
+        }
+        let mut streams = other.streams;
+        drop(other.pipe);
+        within(streams.drain(A_SECOND)).await;
+        drop(streams);
+        assert_eq!(within(read_to_end(&other.reader)).await, "");
+    });
+}
+
+/// H1: two threads move the same stream for a moment when the first one comes back. Each byte comes once, and in its order.
+#[test]
+fn h1_no_output_is_lost_or_comes_twice_when_the_hand_comes_back() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let other = Other::on(&hands).await;
+        let lines = |number: usize| (0..number).map(|line| format!("line {line}\n")).collect::<String>();
+        const LINES: usize = 300_000;
+        let mut pipe = other.pipe.try_clone().unwrap();
+        nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).unwrap();
+        let writer = std::thread::spawn(move || pipe.write_all(lines(LINES).as_bytes()).unwrap());
+        let (mut seen, whole) = (String::new(), lines(LINES));
+        let begun = Instant::now();
+        let (mut stuck, mut ends, mut turns) = (None, begun, 0);
+        while seen.len() < whole.len() && begun.elapsed() < DEADLINE {
+            // Slowly, so that the hand is away and comes back several times meanwhile.
+            let mut part = [0; 2048];
+            let length = (&other.reader).read(&mut part).unwrap_or(0);
+            let more = str::from_utf8(&part[..length]).unwrap();
+            assert!(whole[seen.len()..].starts_with(more), "after {} bytes", seen.len());
+            seen.push_str(more);
+            if stuck.is_none() && turns < 3 {
+                stuck = Some(Stuck::on(hands.clone()).await);
+                (ends, turns) = (Instant::now() + Duration::from_millis(1200), turns + 1);
+            } else if Instant::now() > ends
+                && let Some(Stuck { holder, .. }) = stuck.take()
+            {
+                holder.end();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(seen.len(), whole.len());
+        assert_eq!(turns, 3);
+        writer.join().unwrap();
     });
 }

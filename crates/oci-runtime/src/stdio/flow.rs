@@ -1,0 +1,68 @@
+//! How far a movement has got, as all hands have it: its own, and one that stands in for that while it is away.
+//!
+//! Owns who moves: one at a time. A byte is moved by one call of the kernel while its flow is held, so none comes twice, and none is
+//! lost or out of its order, whichever hand moves it and whenever the other one comes back.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::line_end::OpenLine;
+
+/// One movement's.
+#[derive(Debug)]
+pub(super) struct Flow {
+    progress: Mutex<Progress>,
+    /// Whether it leaves its sink in the middle of a line; none for stdin, whose lines are one writer's.
+    pub(super) open: Option<Arc<OpenLine>>,
+    /// That of the movement that its sink leads into, if others write to that too.
+    pub(super) shared: Weak<Flow>,
+    is_watched: AtomicBool,
+}
+
+/// What the next one to move has to know.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes so far.
+    pub(super) moved: u64,
+    /// Before which bytes, counted as `moved`, a line has to be over.
+    pub(super) seams: VecDeque<u64>,
+}
+
+impl Flow {
+    pub(super) fn new(open: Option<Arc<OpenLine>>, shared: Weak<Self>) -> Arc<Self> {
+        Arc::new(Self { progress: Mutex::default(), open, shared, is_watched: AtomicBool::new(false) })
+    }
+
+    /// Held while this thread touches the source, or as `shared` the sink, of its movement. None while another one does: that may wait
+    /// in the kernel for the pipe's lock, and so would this one.
+    pub(super) fn take(&self) -> Option<MutexGuard<'_, Progress>> {
+        match self.progress.try_lock() {
+            Ok(progress) => Some(progress),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Waits for another thread that moves: where that waits in the kernel, this one would wait for the same pipe.
+    pub(super) fn hold(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While its lines are read, only its own hand moves it: nothing may pass unread.
+    pub(super) fn set_watched(&self) {
+        self.is_watched.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn watch_is_over(&self) {
+        self.is_watched.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::SeqCst)
+    }
+}
