@@ -27,7 +27,7 @@ use crate::{async_file, timer};
 /// A round that takes longer is an absence. Another hand goes on within a second then.
 const AWAY: Duration = Duration::from_millis(750);
 /// How often the head looks whether a hand that is away has come back.
-const LOOK: Duration = Duration::from_millis(100);
+const RECHECK: Duration = Duration::from_millis(100);
 /// A thread that has run for so long, or waited for a processor, counts as away too.
 const RUNS_ON: Duration = Duration::from_secs(4);
 
@@ -100,11 +100,11 @@ impl Attention {
 
     fn be_watched(&self) {
         if !self.is_watched.swap(true, Ordering::SeqCst) {
-            self.look_after(AWAY);
+            self.set_timer(AWAY);
         }
     }
 
-    fn look_after(&self, time: Duration) {
+    fn set_timer(&self, time: Duration) {
         // SAFETY: both threads keep the number open for as long as they have this.
         let timer = unsafe { BorrowedFd::borrow_raw(self.timer) };
         // It fails for no number that is a timer's.
@@ -152,13 +152,13 @@ impl Attention {
             }
             match self.round() {
                 None => self.is_idle(),
-                Some(time) if time < AWAY => self.look_after(AWAY - time),
+                Some(time) if time < AWAY => self.set_timer(AWAY - time),
                 Some(time) => {
                     if away.is_none() && (time >= RUNS_ON || !is_running(thread)) {
                         away = Some(began);
                         changed(Presence::Away);
                     }
-                    self.look_after(LOOK);
+                    self.set_timer(RECHECK);
                 }
             }
         }

@@ -12,7 +12,7 @@ use nix::{
     unistd::{ForkResult, Pid, fork, getpid},
 };
 
-use super::protocol::{ORDER_LONGEST, Order, Word};
+use super::protocol::{Announcement, ORDER_LONGEST, Order};
 use super::receiver::{self, Receiver};
 use crate::{
     cgroup::Membership,
@@ -113,8 +113,11 @@ impl Keeper {
     fn has_left(&mut self) {
         if let Some(number) = self.awaited.take() {
             // A shim that does not hear it waits no longer than its limit.
-            let _ =
-                send(self.shim, &Word::encode_left(number), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+            let _ = send(
+                self.shim,
+                &Announcement::encode_left(number),
+                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+            );
         }
     }
 

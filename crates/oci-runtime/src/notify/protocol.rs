@@ -46,7 +46,7 @@ impl Order {
 
 /// What the shim hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Announcement {
     /// A receiver's.
     Report(Report),
     /// The keeper's: since the order of this number nothing of podshim's is in the container's groups.
@@ -56,7 +56,7 @@ pub(super) enum Word {
 /// What no report has as its kind.
 const LEFT: u8 = 255;
 
-impl Word {
+impl Announcement {
     pub(super) fn encode_left(number: u32) -> Vec<u8> {
         [&number.to_ne_bytes()[..], &[LEFT]].concat()
     }

@@ -41,7 +41,7 @@ use crate::{
 
 use super::keeper;
 use super::message::Statement;
-use super::protocol::{Order, REPORT_LONGEST, Word};
+use super::protocol::{Announcement, Order, REPORT_LONGEST};
 
 #[cfg(test)]
 mod tests;
@@ -152,9 +152,9 @@ async fn take_reports(
         match recv(shim.get_ref().as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EAGAIN) => readable.clear_ready(),
             Err(Errno::EINTR) => {}
-            Ok(length) if length > 0 => match Word::decode(&packet[..length]) {
-                Some(Word::Report(report)) if report.run == run.get() => receive(report.statement),
-                Some(Word::Left { number }) => {
+            Ok(length) if length > 0 => match Announcement::decode(&packet[..length]) {
+                Some(Announcement::Report(report)) if report.run == run.get() => receive(report.statement),
+                Some(Announcement::Left { number }) => {
                     idle.left.set(number);
                     idle.changed.notify_waiters();
                 }
