@@ -261,14 +261,20 @@ impl Container {
             || (self.part == Part::Passthrough && self.has_process())
     }
 
-    /// Whether a stop has interrupted its work: its program did not end by itself, or it was about to be restarted (R7).
+    /// Whether a stop has interrupted its work: its program did not end by itself, or it was about to be restarted (R7, I7), also
+    /// when its next process existed already.
     pub(crate) fn was_interrupted(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Draining { was: ExitedFrom::Running { end: ProgramEnd::Interrupted, .. }, .. }
-                | Phase::BackingOff { .. }
-                | Phase::Recreating { .. }
-        )
+        match self.phase {
+            Phase::Draining { was: ExitedFrom::Running { end, .. }, .. } => end == ProgramEnd::Interrupted,
+            Phase::Draining { was: ExitedFrom::EndingUnrun { .. }, .. } => self.program == Program::HasRun,
+            Phase::BackingOff { .. } | Phase::Recreating { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether callers see it running: started, and its exit is not shown.
+    pub(crate) fn is_shown_running(&self) -> bool {
+        self.lives_for_callers() || matches!(self.phase, Phase::Hidden { .. })
     }
 
     /// Whether a caller that stops the pod would stop this container too: started, and not ended in the caller's eyes,

@@ -16,6 +16,7 @@ use crate::interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Operation;
 use crate::interface::outcome::Refusal;
+use crate::interface::spec::Caller;
 use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
@@ -24,6 +25,9 @@ use crate::pod_restarts::PodRestarts;
 use crate::rounds::Rounds;
 use crate::sandbox::Sandbox;
 use crate::stop::Stop;
+
+/// S8, T12: of how many mains without a container podshim remembers that a caller stopped them: as many as a plan can have.
+const MOST_STOPPED_MAINS: usize = 64;
 
 /// Why no container of the plan starts any more (I2).
 #[derive(Clone, Debug)]
@@ -257,16 +261,17 @@ impl State {
         Some(self.members.len() - 1)
     }
 
-    /// A member without a container only remembers that a caller stopped a main (T12). One member with that memory is
-    /// enough.
-    fn merge_evidence(&mut self, newest: usize) {
+    /// A member without a container only remembers that a caller stopped a main (T12), until that is created again. Of too many one
+    /// is forgotten: the others say the same.
+    fn limit_evidence(&mut self, newest: usize, most: usize) {
         let Some(asked) = self.members[newest].asked().filter(|_| self.is_unnamed(newest)) else { return };
-        for index in 0..self.members.len() {
-            let is_unnamed = self.is_unnamed(index);
-            let state = &mut self.members[index];
-            if index != newest && is_unnamed && state.current().is_none() && state.asked() == Some(asked) {
-                state.forget_ask();
-            }
+        let is_alike = |index: &usize| {
+            let state = &self.members[*index];
+            *index != newest && state.current().is_none() && state.asked() == Some(asked)
+        };
+        let alike: Vec<_> = (self.named..self.members.len()).filter(is_alike).collect();
+        if alike.len() >= most {
+            self.members[alike[0]].forget_ask();
         }
     }
 }
@@ -342,7 +347,9 @@ impl State {
         }
         for index in 0..self.members.len() {
             if self.members[index].forget(id) {
-                self.merge_evidence(index);
+                // Under ctr each container has a name of its own, which does not come again.
+                let most = if container.spec().caller == Caller::Cri { MOST_STOPPED_MAINS } else { 1 };
+                self.limit_evidence(index, most);
             }
         }
         Some(container.into_removed())

@@ -353,7 +353,7 @@ impl Invariants {
             container.exited_in_program && container.last_exit.is_some_and(|exit| exit.code == 0);
         let name = container.name.clone();
         // H8: it was not asked any more, so that podshim may not know.
-        let is_unsure = self.is_interrupted(container) || container.killed || self.is_asked(&name);
+        let is_unsure = self.is_interrupted(container) || container.killed || container.asked_ever;
         if self.is_stopping() {
             return;
         }
@@ -435,6 +435,11 @@ impl Invariants {
         }
         if self.is_read {
             self.read_stops();
+        }
+        // I8: also because a stop is over.
+        self.note_given_up();
+        if self.is_read && self.may_be_lost() {
+            self.leaves_the_reading();
         }
         if self.is_read && pod.is_stopping() != self.stop.is_some() {
             let what = if pod.is_stopping() { "stops" } else { "does not stop" };

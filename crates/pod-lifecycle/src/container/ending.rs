@@ -19,6 +19,7 @@ pub(crate) struct Ending {
     next_exit: NextExit,
     unordered: bool,
     undone: bool,
+    asked: bool,
 }
 
 /// What the next exit of a container means.
@@ -35,6 +36,8 @@ pub(crate) enum NextExit {
     TakenBack,
     /// It is final, as its caller stopped it alone (T16): a stop of the pod revokes that.
     Alone,
+    /// It has its signal because its caller stopped it alone, and a stop of the pod has begun since (T16, R2).
+    Revoked,
     /// It is final.
     Final,
 }
@@ -65,6 +68,11 @@ impl Ending {
         self.killed
     }
 
+    /// Whether a caller has asked for its end, in this round or before.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
     /// K11: whether a caller killed it outside of any order; its code is shown as it is (J4).
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered
@@ -93,6 +101,16 @@ impl Ending {
     /// Whether podshim ends it in order to start it again.
     pub(crate) fn ends_for_restart(&self) -> bool {
         self.next_exit.is_restart()
+    }
+
+    /// T14: whether it has the signal with which its end began, and may still run again in the pod's stop (R2).
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.next_exit == NextExit::Revoked
+    }
+
+    /// A caller asks for its end.
+    pub(crate) fn ask(&mut self) {
+        self.asked = true;
     }
 
     /// K7, K15: a caller's stop signal waits for the turn.
@@ -155,7 +173,8 @@ impl Ending {
     /// T12, T16: the stop that it was part of was taken back, and its caller has stopped it: another stop of the pod revokes that it is
     /// final, unless its caller has killed it.
     pub(crate) fn take_back_last_turn(&mut self) {
-        if self.next_exit == NextExit::Final && !self.put_off && !self.killed {
+        let is_last = matches!(self.next_exit, NextExit::Final | NextExit::Revoked);
+        if is_last && !self.put_off && !self.killed {
             self.next_exit = NextExit::Alone;
         }
     }
@@ -168,7 +187,7 @@ impl Ending {
     /// A stop of this container alone was the beginning of a stop of the pod: its end is not final yet (R2).
     pub(crate) fn revoke_lone_stop(&mut self) {
         if self.is_alone() {
-            self.next_exit = if self.is_signalled() { NextExit::Restart } else { NextExit::Unasked };
+            self.next_exit = if self.is_signalled() { NextExit::Revoked } else { NextExit::Unasked };
         }
     }
 
@@ -252,7 +271,7 @@ impl NextExit {
 
     /// Whether podshim ended it in order to start it again.
     pub(crate) fn is_restart(self) -> bool {
-        matches!(self, Self::Restart | Self::TakenBack)
+        matches!(self, Self::Restart | Self::Revoked | Self::TakenBack)
     }
 }
 

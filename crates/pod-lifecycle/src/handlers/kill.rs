@@ -157,17 +157,12 @@ fn kill_member(
         };
     let between_runs = matches!(container.phase(), Phase::BackingOff { .. } | Phase::Recreating { .. });
     // A caller kills a container that could not be started in order to delete it: that is no stop.
-    if let (Some(index), None, false) = (container.member(), container.start_error(), undone)
-        && pod.member_mut(index).ask(ask) == FirstAsk::Yes
-    {
-        let until = pod.now() + pod.lone_stop_window();
-        pod.callers_stop.ask(index, until);
-        if ask == Ask::Signal {
-            count_grace_with_caller(pod, id, index);
-        }
+    if let (Some(index), None, false) = (container.member(), container.start_error(), undone) {
+        note_ask(pod, id, index, ask);
     }
-    // R2, R5: after an earlier stop this one may show that the caller stops the pod.
-    if between_runs {
+    // R2, R5: after an earlier stop this one may show that the caller stops the pod, unless it is one of K11's `order`.
+    let begins_order = meaning == Meaning::Kill && !stop_was_asked && orders_zero_grace(pod);
+    if between_runs && !begins_order {
         detect_callers_stop(pod);
     }
     let ends_between_runs =
@@ -223,10 +218,30 @@ fn kill_member(
     Ok(Reply::Ok)
 }
 
+/// A caller asks for the end of a member's newest container (T12, T16).
+fn note_ask(pod: &mut State, id: &ContainerId, index: usize, ask: Ask) {
+    if let Some(container) = pod.container_mut(id) {
+        container.ending.ask();
+    }
+    if pod.member_mut(index).ask(ask) == FirstAsk::No {
+        return;
+    }
+    let until = pod.now() + pod.lone_stop_window();
+    pod.callers_stop.ask(index, until);
+    if ask == Ask::Signal {
+        count_grace_with_caller(pod, id, index);
+    }
+}
+
+/// K11: whether a SIGKILL that no stop announced begins a stop of the pod.
+fn orders_zero_grace(pod: &State) -> bool {
+    pod.settings().is_some_and(|settings| settings.zero_grace == ZeroGrace::Order)
+}
+
 /// Takes a caller's SIGKILL of a running member as the start of such a stop, or as a part of the one under way, in
 /// which every container gets SIGKILL at its own time. `false`: the SIGKILL has its usual meaning.
 fn begin_or_join_zero_grace_stop(pod: &mut State, stop_was_asked: bool) -> bool {
-    let is_ordered = pod.settings().is_some_and(|settings| settings.zero_grace == ZeroGrace::Order);
+    let is_ordered = orders_zero_grace(pod);
     match pod.stop() {
         Some(stop) if stop.is_zero_grace() => stop.until().is_some(),
         // T9: a stop of podshim's own has less time from now on.

@@ -39,9 +39,12 @@ pub(crate) fn is_followed(pod: &State, earlier: usize) -> bool {
     (0..pod.members().len()).any(|index| comes_after(pod, index, earlier) && !pod.is_gone(index))
 }
 
-/// I5: whether the caller of an init may be waiting for its exit.
+/// I5: whether the caller of an init may be waiting for its exit. What is being created or was never started shows nothing: a kubelet
+/// that is restarted meanwhile gives it up (F11).
 pub(crate) fn may_be_awaited(pod: &State, init: usize) -> bool {
-    pod.member(init).exit_may_be_awaited() && !is_followed(pod, init)
+    let lives = |index: usize| pod.current(index).is_some_and(Container::is_shown_running);
+    let is_followed = || (0..pod.members().len()).any(|index| comes_after(pod, index, init) && lives(index));
+    pod.member(init).exit_may_be_awaited() && !is_followed()
 }
 
 /// The main that keeps another container from ever starting: it has ended without what the other waits for, and

@@ -6,8 +6,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::operation::Hook;
 use crate::questions::hooks::next_hook;
 use crate::state::State;
-use crate::steps::hooks::run_hook;
-use crate::steps::signal::deliver_stop;
+use crate::steps::hooks::{run_hook, signal_now_or_in_turn};
 
 /// H1: all hooks at once at T0, whatever each container's own turn is.
 pub(crate) fn run_on_terminate_hooks(pod: &mut State) {
@@ -28,6 +27,6 @@ pub(crate) fn run_on_terminate_hooks(pod: &mut State) {
 pub(crate) fn hook_timer(pod: &mut State, id: &ContainerId) {
     let due = pod.container(id).and_then(|container| container.hooks.deadline());
     if due.is_some_and(|at| pod.now() >= at) {
-        deliver_stop(pod, id, None);
+        signal_now_or_in_turn(pod, id);
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
             || (ours && state.role() != Role::Sidecar)
             || (container.ending.is_signalled() && !container.ending.ends_for_restart())
             || container.ending.is_final()
+            || container.ending.is_revoked()
             || (state.role() == Role::Sidecar && turn_has_come(pod, container));
         covered && container.is_ending()
     });
@@ -173,9 +174,9 @@ fn take_back_turns(pod: &mut State) {
         pod.planned_where(|state, container| state.role() == Role::Sidecar && container.has_process());
     for id in begun {
         let kill_at = pod.now() + grace_of(pod, &id).max(MIN_KILL_DELAY);
-        let is_asked =
-            pod.container(&id).and_then(|it| pod.member_of(it)).is_some_and(|it| it.asked().is_some());
         let Some(container) = pod.container_mut(&id) else { continue };
+        // In this round or before: its caller waits for its end.
+        let is_asked = container.ending.is_asked();
         let waits = container.hooks.has_waiting_stop() && !container.ending.ends_for_restart();
         match (is_asked, container.ending.is_signalled()) {
             (false, true) => {

@@ -60,6 +60,15 @@ pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
     }
 }
 
+/// T8, T3: the signal waits for its hooks no longer. If its turn has passed it waits for the next one.
+pub(crate) fn signal_now_or_in_turn(pod: &mut State, id: &ContainerId) {
+    if pod.container(id).is_some_and(|container| turn_has_passed(pod, container)) {
+        hold_again(pod, id);
+    } else {
+        deliver_stop(pod, id, None);
+    }
+}
+
 /// T3: the signal waits for the next turn; the hooks have already run.
 fn hold_again(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };

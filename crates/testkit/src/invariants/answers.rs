@@ -14,7 +14,7 @@ impl Invariants {
     fn may_show_for_policy(&self, id: &ContainerId, shown: Exit, real: Exit) -> bool {
         let Some(container) = self.containers.get(id) else { return false };
         let as_stopped = real.code == 0 && shown.code == 143;
-        let is_interrupted = container.interrupted || container.is_given_up;
+        let is_interrupted = container.interrupted || container.is_given_up || container.was_to_run_again();
         if container.role == Some(Role::Init) && is_interrupted && as_stopped {
             return true;
         }
@@ -232,6 +232,11 @@ impl Invariants {
         if real.code == 125 && !container.ran && !never_starts {
             return self
                 .violated(format!("{id} has ended with 125, and nothing keeps it from starting (J9)"));
+        }
+        let completes = self.stop.is_some_and(|stop| stop.cause == Cause::Completed);
+        if container.role == Some(Role::Init) && container.was_to_run_again() && shown.code == 0 && !completes
+        {
+            return self.violated(format!("{id} was about to run again, and is shown with 0 (J10)"));
         }
         let Some(stop) = self.stop.filter(|_| is_sidecar && !container.is_obeyed && container.ran) else {
             return Ok(());

@@ -250,7 +250,9 @@ impl Invariants {
                 return self.violated(format!("the sandbox is signalled before {left} has ended (K13)"));
             }
         }
-        let (is_stop, is_kill) = (self.means_stop(id, signal), signal == Signal::KILL);
+        // A HUP that was kept while the program was being started is its stop signal.
+        let is_stop = self.means_stop(id, signal) || container.held == Some(signal);
+        let is_kill = signal == Signal::KILL;
         let sidecar = container.role == Some(Role::Sidecar) && container.runs_program();
         if sidecar && is_stop {
             self.may_stop_sidecar(id, signal)?;
@@ -440,6 +442,11 @@ impl Invariants {
 
     pub(super) fn is_being_cleared(&self, id: &ContainerId) -> bool {
         self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
+    }
+
+    /// R6, R7: whether its next process is being made.
+    pub(super) fn is_being_recreated(&self, id: &ContainerId) -> bool {
+        self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::Recreate)
     }
 
     /// T5: the budget holds whatever containers do.

@@ -208,6 +208,11 @@ impl Container {
         self.runs_program() && self.begun && self.stop_signals == 0 && !self.killed && self.hook.is_none()
     }
 
+    /// J10: whether its program has ended, and its next process exists and has not become the program.
+    pub(super) fn was_to_run_again(&self) -> bool {
+        self.ran && !self.begun && !self.is_starting
+    }
+
     /// Whether a kubelet made it as a native sidecar.
     pub(super) fn is_native(&self) -> bool {
         self.role == Some(Role::Sidecar) && self.kubelet_type == Some(KubeletType::Init)
@@ -260,7 +265,8 @@ impl Container {
         match signal {
             Signal::KILL => true,
             signal if named == Some(signal) => true,
-            Signal::HUP => self.caller == Caller::Cri && (!self.has_run || named.is_none()),
+            // A program that is being started does not run yet.
+            Signal::HUP => self.caller == Caller::Cri && (!self.ran || named.is_none()),
             _ if self.caller == Caller::Cri => true,
             other => {
                 [Signal::TERM, Signal::INT, Signal::QUIT, Signal::PWR, Signal::RTMIN_PLUS_3].contains(&other)

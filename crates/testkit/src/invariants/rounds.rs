@@ -104,7 +104,7 @@ impl Invariants {
             if is_sidecar || !container.asked_ever {
                 container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
             }
-            container.taken_back |= container.runs_program() && is_sidecar && own && !asked;
+            container.taken_back |= container.runs_program() && is_sidecar && own && !container.asked_ever;
             container.held_since = now;
             container.is_latecomer = false;
             // I4: what went on after a stop was interrupted by nothing but its own signal.

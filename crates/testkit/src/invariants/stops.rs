@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, MIN_KILL_DELAY, Operation, PodTime, TaskKind};
+use pod_lifecycle::{ContainerId, KubeletType, MIN_KILL_DELAY, Operation, PodTime, TaskKind};
 use pod_spec::{CodeSet, Fatal, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
 
 use super::Invariants;
@@ -168,16 +168,22 @@ impl Invariants {
     /// T14: whether something that the stop covers has still to end.
     fn covers_something(&self, stop: Stop) -> bool {
         self.planned().any(|(id, container)| {
-            let has_turn = container.role == Some(Role::Sidecar)
-                && (self.turn_has_come(container) || stop.budget.is_some_and(|it| self.now >= it.ends));
+            // T6: at the end of its budget a stop ends whatever is left.
+            let is_spent = stop.budget.is_some_and(|it| self.now >= it.ends);
+            let has_turn = container.role == Some(Role::Sidecar) && self.turn_has_come(container) || is_spent;
+            // T11: what is held ends in it, also while its next process is being made (R7).
+            let ends_unrun =
+                stop.is_own() && container.started && !container.ran && self.is_being_recreated(id);
             // What a caller has stopped ends, though the stop that it was part of was taken back (H1).
             let was_asked = container.asked_ever && container.role != Some(Role::Sidecar);
-            let covered = self.is_asked(&container.name)
+            let covered = ends_unrun
+                || self.is_asked(&container.name)
                 || was_asked
                 || (stop.is_own() && container.role != Some(Role::Sidecar))
                 || container.is_ended_for_good()
                 || has_turn;
-            let is_left = container.is_dying || container.is_draining() || self.is_being_cleared(id);
+            let is_left =
+                container.is_dying || container.is_draining() || self.is_being_cleared(id) || ends_unrun;
             let is_ending = self.is_unfinished(id) || is_left && container.shown.is_none();
             covered && is_ending
         })
@@ -251,8 +257,13 @@ impl Invariants {
         let may_stand_by = self.partner(&name).is_some() && !container.runs_program();
         let (role, is_kill) = (container.role, signal == Signal::KILL);
         let is_hidden = self.is_hidden(id);
+        // T18: it may complete before the signal reaches it.
+        let runs_for_its_caller = role == Some(Role::Init)
+            && self.policy() == Some(RestartPolicy::Always)
+            && container.kubelet_type != Some(KubeletType::Init)
+            && container.started;
         if let Some(member) = self.members.get_mut(&name) {
-            member.saw_running = is_hidden;
+            member.saw_running = is_hidden || runs_for_its_caller;
             let by_signal = signal != Signal::KILL || member.asked.is_some_and(|asked| asked.by_signal);
             let at = member.asked.map_or(self.now, |asked| asked.at);
             let is_first = member.asked.is_none();

@@ -3,7 +3,7 @@
 //! Owns how StartContainer, StopContainer and StopPodSandbox become calls of a shim (F3, F4), and what a call still
 //! does when its client is gone. The simulator deletes each task that has exited (F6).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, PodTime, Reach, RefusalKind, RequestId};
@@ -71,9 +71,16 @@ pub(crate) struct Cri {
     finished: Vec<(CallId, CallEnd)>,
     changes: u64,
     last_call: u64,
+    /// The containers whose Start has been answered.
+    started: BTreeSet<ContainerId>,
 }
 
 impl Cri {
+    /// Whether a container's Start has been answered.
+    pub(super) fn has_started(&self, id: &ContainerId) -> bool {
+        self.started.contains(id)
+    }
+
     pub(super) fn listed(&self) -> &List {
         &self.listed
     }
@@ -263,6 +270,7 @@ impl Cri {
                     (StartStage::Creating, Err(_)) => self.start_failed(now, call, &id),
                     (StartStage::Starting, Ok(())) => {
                         self.set(now, &id, State::Running);
+                        self.started.insert(id);
                         self.finish(call, CallEnd::Done);
                     }
                     (StartStage::Starting, Err(_)) => {

@@ -123,7 +123,7 @@ impl Kubelet {
                     || self.ends_others(plan);
                 match policy {
                     // J11: its kubelet has made it again until it succeeded.
-                    RestartPolicy::Never if self.is_retried(container) && !excused => {
+                    RestartPolicy::Never if self.is_retried(container) && !excused && !self.init_never_ran(plan) => {
                         let ended = self.has_completed(container);
                         (!ended).then(|| format!("Never: main {} is given up, and is retried", newest.id))
                     }
@@ -139,6 +139,13 @@ impl Kubelet {
                 }
             },
         )
+    }
+
+    /// I2, U6: whether an init was held for too long, so that its pod has failed.
+    fn init_never_ran(&self, plan: Option<&Plan>) -> bool {
+        let inits = (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Init));
+        let newest = |init: usize| self.cri.listed().newest(init).map(|newest| newest.state);
+        inits.into_iter().any(|init| matches!(newest(init), Some(State::Exited { code: NEVER_RAN, .. })))
     }
 
     /// KEP-5307.

@@ -53,7 +53,11 @@ impl Kubelet {
             let before = |other: usize| self.restart_of_all.before.get(other).copied().unwrap_or_default();
             let comes_after = |other: &usize| self.setup.containers[*other].part != SpecPart::Ephemeral;
             let later = (container + 1..self.attempts.len()).filter(comes_after);
-            let came_after = later.into_iter().any(|other| self.attempts[other] > before(other));
+            // T18: a start that its kubelet has given up shows nothing.
+            let was_started = |other: usize, attempt: u32| self.cri.has_started(&self.id_of(other, attempt));
+            let came_after = later
+                .into_iter()
+                .any(|other| (before(other) + 1..=self.attempts[other]).any(|it| was_started(other, it)));
             if came_after && ids.into_iter().any(|id| self.ledger.ended_well.contains(&id)) {
                 self.restart_of_all.owed.insert(container, self.attempts[container] + 1);
             }
