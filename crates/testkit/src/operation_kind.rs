@@ -77,6 +77,11 @@ impl OperationKind {
         matches!(self, Self::KillRemaining | Self::Remove | Self::RemoveExec | Self::Checkpoint)
     }
 
+    /// Whether a runtime makes a process in it, for which podshim gives it two minutes.
+    pub(crate) fn makes_processes(self) -> bool {
+        matches!(self, Self::Create | Self::Recreate | Self::Start | Self::StartExec)
+    }
+
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Self> {
         KINDS.iter().map(|(_, kind)| *kind)

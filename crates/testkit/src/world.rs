@@ -18,6 +18,9 @@ use crate::program::{OnStop, Program, Run};
 /// No real process has a pid this high.
 const FIRST_PID: u32 = 0x4000_0000;
 
+/// After this time podshim kills a runtime that makes processes.
+pub(crate) const RUNTIME_LIMIT: Duration = Duration::from_secs(120);
+
 /// The fake node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
@@ -176,10 +179,14 @@ impl World {
         let (name, kind) = (self.name_of(&container), OperationKind::of(&operation));
         let broken = self.broken.iter().any(|(who, what)| *who == name && *what == kind);
         let fails = take(&mut self.failures, &name, kind).is_some() || broken;
-        let mut fails = fails.then(|| format!("{kind} failed"));
+        let fails = fails.then(|| format!("{kind} failed"));
         let answer =
             take(&mut self.losses, &name, kind).map_or(ReportedOutcome::Actual, |_| ReportedOutcome::Lost);
-        let mut ends = now + self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
+        let time = self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
+        // podshim kills a runtime that never returns. It undoes what would have made a process, and a start has begun no program.
+        let never_returns = time == RUNTIME_LIMIT && kind.makes_processes();
+        let mut fails = fails.or(never_returns.then(|| format!("{kind} was killed after 2m")));
+        let mut ends = now + time;
         let mut shown = Vec::new();
         let init = Target::init(container.clone());
         match &operation {

@@ -158,7 +158,7 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
         && container.spec().kubelet_type != Some(KubeletType::Init)
         && pod.member(index).asked().is_none()
         // Its Start was not answered: its caller kills and deletes it, and waits for the exit.
-        && !container.ending.is_killed()
+        && !container.ending.is_undone()
         && !pod.is_stopping()
         && !is_awaited;
     pod.member_mut(index).complete(exit);

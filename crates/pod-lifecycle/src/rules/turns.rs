@@ -29,6 +29,8 @@ pub(crate) fn take_turns(pod: &mut State) {
             // K13, K11: after SIGKILL a stop signal has nothing to end.
             && !container.ending.is_killed()
             && (stopping || container.ending.held_signal().is_some())
+            // T16: its end has begun already, whatever its turn.
+            && !container.ending.is_alone()
             && (!container.ending.is_signalled() || container.ending.ends_for_restart())
             && turn_has_come(pod, container)
     });

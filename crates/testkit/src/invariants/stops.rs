@@ -172,8 +172,12 @@ impl Invariants {
             let is_spent = stop.budget.is_some_and(|it| self.now >= it.ends);
             let has_turn = container.role == Some(Role::Sidecar) && self.turn_has_come(container) || is_spent;
             // T11: what is held ends in it, also while its next process is being made (R7).
-            let ends_unrun =
-                stop.is_own() && container.started && !container.ran && self.is_being_recreated(id);
+            // What a failed pod holds ends once it is there, also after the stop (I2).
+            let ends_unrun = stop.is_own()
+                && stop.cause != Cause::Failed
+                && container.started
+                && !container.ran
+                && self.is_being_recreated(id);
             // What a caller has stopped ends, though the stop that it was part of was taken back (H1).
             let was_asked = container.asked_ever && container.role != Some(Role::Sidecar);
             let covered = ends_unrun

@@ -141,11 +141,13 @@ impl Kubelet {
         )
     }
 
-    /// I2, U6: whether an init was held for too long, so that its pod has failed.
+    /// I2, U6: whether an init was held for too long or could not be started, so that its pod has failed.
     fn init_never_ran(&self, plan: Option<&Plan>) -> bool {
         let inits = (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Init));
         let newest = |init: usize| self.cri.listed().newest(init).map(|newest| newest.state);
-        inits.into_iter().any(|init| matches!(newest(init), Some(State::Exited { code: NEVER_RAN, .. })))
+        inits
+            .into_iter()
+            .any(|init| matches!(newest(init), Some(State::Exited { code: NEVER_RAN | START_ERROR, .. })))
     }
 
     /// KEP-5307.

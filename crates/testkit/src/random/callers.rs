@@ -11,6 +11,7 @@ use pod_spec::Signal;
 use crate::command::Command;
 use crate::new_container::NewContainer;
 use crate::operation_kind::OperationKind;
+use crate::world::RUNTIME_LIMIT;
 use fuzz_input::Rng;
 
 const PAUSE: &str = "pause";
@@ -159,7 +160,8 @@ fn signal(random: &mut Rng) -> Signal {
     if random.percent(10) { any.unwrap_or(Signal::TERM) } else { *random.pick(&usual) }
 }
 
-/// How long an operation hangs. No end waits for those without an end (T10); of the others the runtime makes an end.
+/// How long an operation hangs. No end waits for those without an end (T10); of the others the runtime makes an end, or podshim one of
+/// the runtime.
 pub(super) fn hanging(random: &mut Rng, kind: OperationKind) -> Duration {
     let is_given_up = matches!(
         kind,
@@ -169,7 +171,11 @@ pub(super) fn hanging(random: &mut Rng, kind: OperationKind) -> Duration {
             | OperationKind::RunHook
             | OperationKind::Check
     );
-    Duration::from_secs(if is_given_up && random.percent(30) { 100_000 } else { 119 })
+    match is_given_up && random.percent(30) {
+        true => Duration::from_secs(100_000),
+        false if random.percent(50) => RUNTIME_LIMIT,
+        false => Duration::from_secs(119),
+    }
 }
 
 /// An operation that fails, is slow, or is reported as failed.

@@ -13,6 +13,7 @@ use crate::kubelet::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 use crate::text::millis;
+use crate::world::RUNTIME_LIMIT;
 use fuzz_input::Rng;
 
 /// Longer than a pod needs that waits for replaced containers (5 min) after back-offs of 5 min each.
@@ -294,7 +295,16 @@ fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String])
         }
         FaultKind::Probe => after.push(probe(random)),
         FaultKind::Probes => after.extend((0..2 + random.below(5)).map(|_| probe(random))),
-        FaultKind::Start => before.push(failure(random)),
+        FaultKind::Start => {
+            let failure = failure(random);
+            // Its runtime never returns.
+            if let Command::Fail(name, kind) = &failure
+                && random.percent(25)
+            {
+                before.push(Command::Slow(name.clone(), *kind, RUNTIME_LIMIT));
+            }
+            before.push(failure);
+        }
         FaultKind::Broken => {
             let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
             before.push(fault(Fault::Broken(random.pick(mains).clone(), kind)));
