@@ -260,7 +260,8 @@ impl Invariants {
             }
             // An exit does not wait for a hook that outlives its container.
             (Operation::KillRemaining, Outcome::Failed(_)) => container.hook = None,
-            (Operation::Check(_), _) if container.incarnation == incarnation => {
+            // What was asked of a container that has ended says nothing of the next one.
+            (Operation::Check(_), _) if container.incarnation == incarnation && container.shown.is_none() => {
                 self.gate_checked(&id, &operation, outcome);
             }
             (Operation::Recreate, Outcome::Failed(_)) => self.leaves_the_reading(),

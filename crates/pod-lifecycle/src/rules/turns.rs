@@ -11,16 +11,18 @@ use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
 use crate::interface::time::PodTime;
 use crate::questions::grace::grace_without_caller;
+use crate::questions::hooks::turn_has_passed;
 use crate::questions::order::turn_has_come;
 use crate::rules::sandbox::end_sandbox;
 use crate::rules::zero_grace::share_zero_grace;
 use crate::state::State;
-use crate::steps::hooks::stop_after_hooks;
+use crate::steps::hooks::{hold_again, stop_after_hooks};
 use crate::steps::signal::{deliver_stop, kill_now, thaw};
 use crate::stop::{Budget, Stop};
 
 /// T1, T3, K8: sidecars whose turn has come get their stop signal, restarted ones too (R3).
 pub(crate) fn take_turns(pod: &mut State) {
+    pass_turns(pod);
     let stopping = pod.is_stopping();
     let ready: Vec<_> = pod.planned_where(|state, container| {
         state.role() == Role::Sidecar
@@ -47,6 +49,15 @@ pub(crate) fn take_turns(pod: &mut State) {
         let grace = grace_without_caller(pod, &id);
         stop_after_hooks(pod, &id, None, grace);
         share_zero_grace(pod, &id);
+    }
+}
+
+/// T3: a container that needs the sidecar was started while its hooks ran: its end has not begun after all.
+fn pass_turns(pod: &mut State) {
+    let passed = pod
+        .planned_where(|_, container| container.hooks.has_waiting_stop() && turn_has_passed(pod, container));
+    for id in passed {
+        hold_again(pod, &id);
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn signal_now_or_in_turn(pod: &mut State, id: &ContainerId) {
 }
 
 /// T3: the signal waits for the next turn; the hooks have already run.
-fn hold_again(pod: &mut State, id: &ContainerId) {
+pub(crate) fn hold_again(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };
     container.hooks.stop_waiting();
     container.ending.wait_for_next_turn();

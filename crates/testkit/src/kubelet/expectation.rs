@@ -123,7 +123,7 @@ impl Kubelet {
                     || self.ends_others(plan);
                 match policy {
                     // J11: its kubelet has made it again until it succeeded.
-                    RestartPolicy::Never if self.is_retried(container) && !excused && !self.init_never_ran(plan) => {
+                    RestartPolicy::Never if self.is_retried(container) && !excused && !self.init_has_failed(plan) => {
                         let ended = self.has_completed(container);
                         (!ended).then(|| format!("Never: main {} is given up, and is retried", newest.id))
                     }
@@ -141,13 +141,14 @@ impl Kubelet {
         )
     }
 
-    /// I2, U6: whether an init was held for too long or could not be started, so that its pod has failed.
-    fn init_never_ran(&self, plan: Option<&Plan>) -> bool {
-        let inits = (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Init));
-        let newest = |init: usize| self.cri.listed().newest(init).map(|newest| newest.state);
-        inits
-            .into_iter()
-            .any(|init| matches!(newest(init), Some(State::Exited { code: NEVER_RAN | START_ERROR, .. })))
+    /// I2: whether an init has failed, or a caller has stopped it, so that its kubelet ends the pod.
+    fn init_has_failed(&self, plan: Option<&Plan>) -> bool {
+        (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Init)).any(|init| {
+            let newest = self.cri.listed().newest(init).map(|newest| newest.state);
+            let mut ids = (1..=self.attempts[init]).map(|attempt| self.id_of(init, attempt));
+            matches!(newest, Some(State::Exited { code, .. }) if code != 0)
+                || ids.any(|id| self.ledger.killed.contains(&id))
+        })
     }
 
     /// KEP-5307.
