@@ -245,7 +245,7 @@ fn begin_or_join_zero_grace_stop(pod: &mut State, stop_was_asked: bool) -> bool 
     match pod.stop() {
         Some(stop) if stop.is_zero_grace() => stop.until().is_some(),
         // T9: a stop of podshim's own has less time from now on.
-        Some(stop) if is_ordered && !stop_was_asked && stop.until().is_some() => {
+        Some(stop) if is_ordered && !stop_was_asked && stop.is_ours() && stop.until().is_some() => {
             hurry_stop(pod);
             true
         }
