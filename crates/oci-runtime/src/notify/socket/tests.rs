@@ -13,7 +13,10 @@ use std::{
 };
 
 use nix::{
-    sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt},
+    sys::{
+        signal::{Signal, kill},
+        socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt},
+    },
     unistd::{Pid, getpid},
 };
 use tokio::time::Instant;
@@ -126,15 +129,19 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let lingering = [Lingering::new(), Lingering::new()];
+        // No receiver starts meanwhile: it would close its copy first, and the last close, which waits for an hour, were this thread's.
+        let keeper = listener.keeper.pid();
+        kill(keeper, Signal::SIGSTOP).unwrap();
         send_with(&client, b"STATUS=one", &[lingering[0].socket.as_raw_fd()]);
         send_with(&client, b"STATUS=many", &[lingering[1].socket.as_raw_fd(); 253]);
         let closed = lingering.map(|lingering| lingering._other_end);
+        kill(keeper, Signal::SIGCONT).unwrap();
         let began = Instant::now();
         until(|| all.borrow().len() == 1).await;
         // The receiver closes the first one, and the second is in the queue.
         tokio::time::sleep(Duration::from_millis(1300)).await;
         assert_eq!(all.borrow().len(), 1);
-        let (keeper, receiver) = (listener.keeper.pid(), receiver_of(&listener).unwrap());
+        let receiver = receiver_of(&listener).unwrap();
         drop(listener);
         until_ended(&keeper.to_string()).await;
         until_ended(&receiver).await;
