@@ -239,6 +239,10 @@ impl Process {
     /// Fails with the kernel's error, in practice only EPERM.
     pub fn signal(&self, signal: SignalNumber) -> io::Result<SignalDelivery> {
         let Some(pidfd) = &self.pidfd else { return Ok(SignalDelivery::AlreadyGone) };
+        // The kernel takes a signal for one that has ended and is not released yet.
+        if !self.is_running() {
+            return Ok(SignalDelivery::AlreadyGone);
+        }
         // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
         let result = unsafe {
             libc::syscall(

@@ -2,7 +2,8 @@
 //!
 //! Owns the table from a pid to the receiver of its exit. Every exit is recorded before the pid is freed (peek with
 //! WNOWAIT, record, then reap), so an exit is never lost, never delivered twice and never attributed to a later process
-//! of the same pid. Nothing else in the program may call a wait function.
+//! of the same pid. Nothing else in the program may call a wait function. The release of a container's process is another thread's
+//! (`release`): it can be long.
 
 use std::{
     cell::RefCell,
@@ -10,7 +11,7 @@ use std::{
     future::Future,
     io,
     os::unix::process::CommandExt,
-    pin::Pin,
+    pin::{Pin, pin},
     process::Command,
     rc::{Rc, Weak},
     task::{Context, Poll},
@@ -33,8 +34,11 @@ use crate::{
     process::{self, Process},
 };
 
+mod release;
 #[cfg(test)]
 mod tests;
+
+use self::release::Releases;
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
@@ -79,6 +83,7 @@ pub struct Child {
 #[derive(Debug, Clone)]
 pub struct Reaper {
     table: Rc<RefCell<Table>>,
+    releases: Rc<Releases>,
     charge: Charge,
 }
 
@@ -100,6 +105,8 @@ pub enum Charge {
 struct Table {
     watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
     early_exits: BTreeMap<Pid, EarlyExit>,
+    /// Those whose exit is known and whose pid is not free yet.
+    recorded: BTreeSet<Pid>,
     subscriptions: BTreeSet<u64>,
     last_subscription: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
@@ -148,7 +155,7 @@ impl Reaper {
         nix::sys::prctl::set_child_subreaper(true)?;
         // Register the signal before the first look, so that no exit falls between the two.
         let signals = signal(SignalKind::child())?;
-        let reaper = Self { table: Rc::default(), charge: Charge::default() };
+        let reaper = Self { table: Rc::default(), releases: Rc::default(), charge: Charge::default() };
         tokio::task::spawn_local(reaper.clone().run(signals));
         Ok(reaper)
     }
@@ -207,7 +214,7 @@ impl Reaper {
 
     /// A handle whose processes are all charged to `charge`.
     pub fn charged_to(&self, charge: Charge) -> Self {
-        Self { table: self.table.clone(), charge }
+        Self { table: self.table.clone(), releases: self.releases.clone(), charge }
     }
 
     /// Keeps exits of unknown processes until the subscription is dropped.
@@ -253,6 +260,10 @@ impl Reaper {
             ));
         }
         match Process::open(pid) {
+            // Its exit is known; only its pid is not free yet.
+            Ok(process) if self.table.borrow().recorded.contains(&pid) && !process.is_running() => {
+                self.adopt_ended(pid)
+            }
             Ok(process) => {
                 if !is_our_child(pid) {
                     return Err(io::Error::new(
@@ -264,17 +275,18 @@ impl Reaper {
                 self.table.borrow_mut().early_exits.remove(&pid);
                 Ok((process, self.register(pid)))
             }
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                let early = self.table.borrow_mut().early_exits.remove(&pid);
-                let early = early.ok_or_else(|| {
-                    io::Error::new(io::ErrorKind::NotFound, format!("there is no process {pid}"))
-                })?;
-                let (sender, receiver) = oneshot::channel();
-                let _ = sender.send(early.exit);
-                Ok((Process::exited(pid), ExitWatch(receiver)))
-            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => self.adopt_ended(pid),
             Err(error) => Err(error),
         }
+    }
+
+    fn adopt_ended(&self, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        let early = self.table.borrow_mut().early_exits.remove(&pid);
+        let early = early
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no process {pid}")))?;
+        let (sender, receiver) = oneshot::channel();
+        let _ = sender.send(early.exit);
+        Ok((Process::exited(pid), ExitWatch(receiver)))
     }
 
     /// The same for an exec, whose processor time until now counts as its command's. runc 1.1 to 1.3 move its process into the
@@ -301,7 +313,7 @@ impl Reaper {
 
     async fn run(self, mut signals: SignalStream) {
         loop {
-            busy::during("exits", || self.reap_all());
+            self.reap_all(&mut signals).await;
             // SIGCHLDs coalesce: one wake-up may stand for many exits, so reap_all takes them all.
             if signals.recv().await.is_none() {
                 return;
@@ -309,28 +321,67 @@ impl Reaper {
         }
     }
 
-    fn reap_all(&self) {
+    async fn reap_all(&self, signals: &mut SignalStream) {
         loop {
-            match peek() {
-                Ok(Some((pid, exit, used))) => {
-                    self.record(pid, exit, used);
-                    if let Err(error) = release(pid) {
-                        // Continuing would spin: the same zombie comes first again.
-                        error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
-                        return;
-                    }
-                }
+            let (pid, is_own) = match busy::during("exits", || self.record_next()) {
+                Ok(Some(found)) => found,
                 Ok(None) => return,
                 Err(error) => {
                     error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
                     return;
                 }
+            };
+            let released = match is_own {
+                true => busy::during("exits", || release::now(pid)),
+                false => self.release_beside(pid, signals).await,
+            };
+            self.table.borrow_mut().recorded.remove(&pid);
+            if let Err(error) = released {
+                // Continuing would spin: the same zombie comes first again.
+                error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
+                return;
+            }
+        }
+    }
+
+    /// The next dead process, and whether it is one of the shim's own commands, which no container gives the kernel work with.
+    fn record_next(&self) -> io::Result<Option<(Pid, bool)>> {
+        let Some((pid, exit, used)) = peek(libc::P_ALL, 0)? else { return Ok(None) };
+        let is_own = self.table.borrow().own.contains_key(&pid);
+        self.record(pid, exit, used);
+        Ok(Some((pid, is_own)))
+    }
+
+    /// Frees the pid of a container's process, which may take seconds (H3). It hides other dead processes from a look at all of them
+    /// meanwhile; those that a caller waits for are looked at one by one.
+    async fn release_beside(&self, pid: Pid, signals: &mut SignalStream) -> io::Result<()> {
+        let mut released = pin!(self.releases.release(pid));
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut released => return result,
+                signal = signals.recv() => match signal {
+                    Some(()) => busy::during("exits", || self.record_watched()),
+                    None => return released.await,
+                },
+            }
+        }
+    }
+
+    fn record_watched(&self) {
+        let watched: Vec<Pid> = self.table.borrow().watched.keys().copied().collect();
+        for pid in watched {
+            if let Ok(Some((_, exit, used))) = peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
+                self.record(pid, exit, used);
             }
         }
     }
 
     fn record(&self, pid: Pid, exit: Exit, used: Duration) {
         let mut table = self.table.borrow_mut();
+        if !table.recorded.insert(pid) {
+            return;
+        }
         if let Some(charge) = table.own.remove(&pid) {
             table.charge(charge, used);
         }
@@ -353,15 +404,14 @@ impl Table {
 
 /// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded. Also returns the
 /// processor time that it has used, with that of the processes it waited for itself.
-fn peek() -> io::Result<Option<(Pid, Exit, Duration)>> {
+fn peek(which: libc::idtype_t, id: u32) -> io::Result<Option<(Pid, Exit, Duration)>> {
     // nix's waitid fails on real-time signals, which have no name in its Signal enum: hence libc.
     // SAFETY: siginfo_t and rusage are plain data for which all zeroes is a valid value.
     let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // The raw system call, because libc's function leaves the usage out.
     // SAFETY: both are valid for the kernel to fill.
-    let found =
-        unsafe { libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, &raw mut info, flags, &raw mut usage) };
+    let found = unsafe { libc::syscall(libc::SYS_waitid, which, id, &raw mut info, flags, &raw mut usage) };
     if found < 0 {
         return match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
@@ -385,18 +435,6 @@ fn peek() -> io::Result<Option<(Pid, Exit, Duration)>> {
         Duration::new(time.tv_sec.unsigned_abs(), 0) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
     Ok(Some((Pid::from_raw(pid), exit, time(usage.ru_utime) + time(usage.ru_stime))))
-}
-
-/// Frees the pid.
-fn release(pid: Pid) -> io::Result<()> {
-    // SAFETY: as in peek().
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WNOHANG;
-    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
-    match unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Whether it is a child of the shim, alive or not yet reaped: until the next await its number is no other process's.

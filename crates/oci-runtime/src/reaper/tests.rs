@@ -189,7 +189,7 @@ fn a_missing_binary_is_an_error_and_leaves_no_zombie() {
         let error = reaper.spawn(&mut Command::new("/nonexistent")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(reaper.table.borrow().watched.is_empty());
-        assert!(matches!(peek(), Ok(None)));
+        assert!(matches!(peek(libc::P_ALL, 0), Ok(None)));
     });
 }
 
@@ -337,5 +337,52 @@ fn the_change_of_program_is_seen_and_so_is_an_exit_before_it() {
         let before = child.process.executable().unwrap();
         std::io::Write::write_all(&mut &held, b"go\n").unwrap();
         assert_eq!(child.process.wait_for_exec(before, soon()).await, ExecOutcome::Exited);
+    });
+}
+
+/// H3: the kernel keeps a name for each file below /proc/PID that a container has looked at, and drops them when the process is released.
+/// On 981875e7 the thread that answers containerd did that.
+#[test]
+fn h3_the_release_of_a_containers_process_does_not_take_this_threads_time() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let subscription = reaper.subscribe();
+        // It looks at as many names as it may have files.
+        let script = r#"exec python3 -c '
+import os, resource
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+null = os.open("/dev/null", os.O_RDONLY)
+for number in range(min(hard - 20, 30000)): os.dup(null)
+numbers = os.listdir("/proc/self/fd")
+for directory in ("/proc/self", f"/proc/self/task/{os.getpid()}"):
+    for part in ("fd", "fdinfo"):
+        for number in numbers:
+            try: os.lstat(f"{directory}/{part}/{number}")
+            except OSError: pass
+os.kill(os.getpid(), 9)
+'"#;
+        let pid = orphan(&reaper, script).await;
+        let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
+        let mut other = reaper.spawn(&mut shell("sleep 1000")).unwrap();
+        assert_eq!(within(exit).await.code, 137);
+        // Another exit is seen while it is released.
+        other.process.signal(SignalNumber::KILL).unwrap();
+        let mut longest = Duration::ZERO;
+        let begun = tokio::time::Instant::now();
+        let mut seen = None;
+        while reaper.table.borrow().recorded.contains(&pid) {
+            let round = tokio::time::Instant::now();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            longest = longest.max(round.elapsed());
+            if seen.is_none() && tokio::time::timeout(Duration::ZERO, &mut other.exit).await.is_ok() {
+                seen = Some(begun.elapsed());
+            }
+        }
+        let released = begun.elapsed();
+        println!("released in {released:?}: away for {longest:?}, another exit after {seen:?}");
+        assert!(released > Duration::from_millis(40), "{released:?} shows nothing");
+        assert!(longest < released / 2, "away for {longest:?} of {released:?}");
+        assert!(seen.is_some_and(|seen| seen < released / 2), "{seen:?} of {released:?}");
     });
 }

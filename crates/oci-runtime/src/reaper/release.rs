@@ -1,0 +1,72 @@
+//! The release of dead processes of containers, on a thread of its own (H3): the kernel drops all that it keeps below /proc/PID then,
+//! which is as much as a container has looked at, seconds of work.
+//!
+//! Owns that thread, which ends when there has been nothing to release for a moment. It only works, and never waits.
+
+use std::{cell::RefCell, io, sync::mpsc, time::Duration};
+
+use nix::unistd::Pid;
+use tokio::sync::oneshot;
+
+/// How long the thread stays after the last release.
+const IDLE: Duration = Duration::from_millis(100);
+const STACK: usize = 64 * 1024;
+
+type Job = (Pid, oneshot::Sender<io::Result<()>>);
+
+/// The thread, while there is one.
+#[derive(Debug, Default)]
+pub(super) struct Releases(RefCell<Option<mpsc::Sender<Job>>>);
+
+impl Releases {
+    /// Frees the pid on the thread. Where there can be none, here.
+    pub(super) async fn release(&self, pid: Pid) -> io::Result<()> {
+        let (done, released) = oneshot::channel();
+        if self.send((pid, done)).is_err() {
+            return now(pid);
+        }
+        match released.await {
+            Ok(result) => result,
+            // The thread was just ending.
+            Err(_) => now(pid),
+        }
+    }
+
+    fn send(&self, job: Job) -> io::Result<()> {
+        let mut thread = self.0.borrow_mut();
+        let job = match thread.take() {
+            None => job,
+            Some(jobs) => match jobs.send(job) {
+                Ok(()) => {
+                    *thread = Some(jobs);
+                    return Ok(());
+                }
+                // It has ended.
+                Err(mpsc::SendError(job)) => job,
+            },
+        };
+        let (jobs, theirs) = mpsc::channel::<Job>();
+        std::thread::Builder::new().name("release".to_owned()).stack_size(STACK).spawn(move || {
+            while let Ok((pid, done)) = theirs.recv_timeout(IDLE) {
+                // The reaper may have been dropped.
+                let _ = done.send(now(pid));
+            }
+        })?;
+        // The thread has just started, and waits for it.
+        let _ = jobs.send(job);
+        *thread = Some(jobs);
+        Ok(())
+    }
+}
+
+/// Frees the pid.
+pub(super) fn now(pid: Pid) -> io::Result<()> {
+    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG;
+    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
+    match unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
