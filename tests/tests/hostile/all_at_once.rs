@@ -57,6 +57,13 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
     lost.start("s1").await?;
     let filtered = filtered(&node).await?;
     let _end_filtered = EndsWithTest::of(&filtered)?;
+    let mut holding = Pod::new("holding")
+        .container(Program::new("holder").holds_stdout())
+        .container(Program::new("other"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    let _end_holding = EndsWithTest::of(&holding)?;
+    holding.start_all(&["other", "holder"]).await?;
 
     for round in 0..rounds() {
         let mut good = Pod::new("good")
@@ -75,14 +82,14 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         ensure!(near(took, LAST_WORDS, TOLERANCE), "the good pod's stop took {took:?}");
         good.timeline()?.exits_before("app", "s1")?;
         good.remove().await?;
-        let others = [(&lost, "s1"), (&filtered, "s1")];
+        let others = [(&lost, "s1"), (&filtered, "s1"), (&holding, "other")];
         for (pod, container) in
             [(&restarts, "app"), (&probes, "s1"), (&hostile, "mail")].into_iter().chain(others)
         {
             ensure_serving(pod, container).await?;
         }
     }
-    for pod in [restarts, probes, hostile, lost, filtered] {
+    for pod in [restarts, probes, hostile, lost, filtered, holding] {
         wait::at_most(Duration::from_secs(50), "a hostile pod cannot be stopped", pod.stop_sandbox()).await?;
         pod.remove().await?;
     }
