@@ -364,7 +364,7 @@ os.kill(os.getpid(), 9)
 '"#;
         let pid = orphan(&reaper, script).await;
         let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
-        let mut other = reaper.spawn(&mut shell("sleep 1000")).unwrap();
+        let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
         assert_eq!(within(exit).await.code, 137);
         // Another exit is seen while it is released.
         other.process.signal(SignalNumber::KILL).unwrap();
