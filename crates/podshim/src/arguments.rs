@@ -9,13 +9,13 @@ use clap::{Args, ValueHint};
 use control_api::entry::Entry;
 use control_api::past::HISTORY_ROOT;
 use control_api::paths::STATE_ROOT;
+use manifests::check::CheckContext;
 use pod_spec::{BoundedDuration, DurationError, Node};
 
-use crate::check::CheckContext;
 use crate::outcome::CommandError;
 use crate::output::Format;
 use crate::shims::{self, FindError};
-use crate::source::Source;
+use crate::source;
 
 /// How to show the result.
 #[derive(Args)]
@@ -62,11 +62,11 @@ impl ContextArguments {
     /// It cannot be read, or is wrong.
     pub fn read(&self) -> Result<CheckContext, CommandError> {
         let node = match &self.node_file {
-            Some(name) => Node::parse(&Source::read(name)?.text)
+            Some(name) => Node::parse(&source::read(name)?.text)
                 .map_err(|error| CommandError::Input(format!("{name}: {error}")))?,
             None => Node::default(),
         };
-        Ok(CheckContext { node, injected: self.injected.clone(), containerd: None })
+        Ok(CheckContext { node, injected: self.injected.clone() })
     }
 
     /// The words that give these arguments to another command.

@@ -1,31 +1,15 @@
 //! Checks the files around a pod: manifests, the node's file, containerd's configuration.
 //!
-//! Owns how to recognize each kind of file, and the checks beyond the annotations themselves: whether they fit the pod
-//! they stand on. `pod-spec` alone owns what an annotation may say.
+//! Owns how to recognize each kind of file, and the checks of the node's. `manifests` owns those of pods.
 
 pub mod containerd_config;
-mod cost;
-mod elsewhere;
-pub(crate) mod glob;
-mod in_place;
-mod kruise;
-mod kubelets_own;
 pub mod node_file;
-mod own_restart;
-mod plan_against_manifest;
-pub mod pod;
-mod pod_restart;
-mod proposal;
-mod stop_signal;
 
-pub use pod::CheckContext;
+use manifests::check::{CheckContext, check_manifests};
+use manifests::finding::Finding;
+use manifests::source::Source;
 
-use crate::annotations;
-use crate::finding::{Finding, Severity};
-use crate::install::containerd::FIRST_WITH_SHIM;
-use crate::manifest;
-use crate::source::Source;
-use crate::yaml::{self, Document};
+use crate::node::{FIRST_WITH_SHIM, Release};
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +22,16 @@ pub enum FileKind {
     ContainerdConfig,
 }
 
-/// All findings on one file.
-pub fn check(source: &Source, context: &CheckContext) -> (FileKind, Vec<Finding>) {
+/// All findings on one file. `containerd` is the node's, if it is known.
+pub fn check(
+    source: &Source,
+    context: &CheckContext,
+    containerd: Option<Release>,
+) -> (FileKind, Vec<Finding>) {
     let mut findings = Vec::new();
     let kind = match syntax_of(source) {
         Syntax::Toml if is_containerd_config(&source.text) => {
-            let too_old = context.containerd.filter(|release| *release < FIRST_WITH_SHIM);
+            let too_old = containerd.filter(|release| *release < FIRST_WITH_SHIM);
             findings = containerd_config::check(source, &context.node, too_old);
             FileKind::ContainerdConfig
         }
@@ -55,41 +43,6 @@ pub fn check(source: &Source, context: &CheckContext) -> (FileKind, Vec<Finding>
     };
     findings.sort_by_key(|finding| finding.line);
     (kind, findings)
-}
-
-fn check_manifests(source: &Source, context: &CheckContext, findings: &mut Vec<Finding>) -> usize {
-    if let Some(lines) = annotations::lines(&source.text) {
-        pod::check_lines(&source.name, &lines, &context.node, findings);
-        return 1;
-    }
-    let documents = match yaml::documents(&source.text) {
-        Ok(documents) => documents,
-        Err(error) => {
-            let message = format!("no YAML: {}", error.problem);
-            findings.push(Finding::new(Severity::Error, &source.name, error.line, message));
-            return 0;
-        }
-    };
-    let is_empty = |document: &Document| document.root.is_null();
-    if documents.iter().all(is_empty) {
-        let message = "nothing is in it: no manifest, and no annotations";
-        findings.push(Finding::new(Severity::Error, &source.name, 1, message));
-    }
-    let mut pods = 0;
-    for document in &documents {
-        if let Some(annotations) = annotations::alone(&document.root) {
-            pods += 1;
-            pod::check_alone(&source.name, annotations, &context.node, findings);
-            continue;
-        }
-        let templates = manifest::all_templates(document);
-        for template in &templates {
-            pods += 1;
-            pod::check(&source.name, template, context, findings);
-        }
-        elsewhere::check(source, document, &templates, &context.node, findings);
-    }
-    pods
 }
 
 enum Syntax {

@@ -501,7 +501,7 @@ pub(crate) fn imported(
             Err(error) => return Err(FileError::read(&root.shown(parent), error).into()),
         };
         for file in names {
-            let matches = crate::check::glob::matches(&name.to_string_lossy(), &file.to_string_lossy());
+            let matches = crate::glob::matches(&name.to_string_lossy(), &file.to_string_lossy());
             let path = parent.join(file);
             if matches && let Some(text) = files::read_text(root, &path)? {
                 found.push((path, text));

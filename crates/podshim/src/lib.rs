@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod annotations;
 pub mod arguments;
 pub mod bounded;
 pub mod check;
@@ -14,26 +13,23 @@ pub mod commands;
 pub mod doctor;
 pub mod drain;
 pub mod events;
-pub mod explanation;
-pub mod finding;
+pub mod finding_text;
+pub mod glob;
 pub mod install;
-pub mod manifest;
 pub mod metrics;
 pub mod node;
 pub mod outcome;
 pub mod output;
 pub mod past;
+pub mod plan_text;
 pub mod pods;
 pub mod question;
 pub mod reference;
 pub mod shims;
-pub mod sidecarset;
 pub mod signals;
 pub mod source;
 pub mod spans;
 pub mod terminal;
 pub mod timeline;
-pub mod translate;
 pub mod usage;
 pub mod words;
-pub mod yaml;

@@ -33,6 +33,10 @@ pub struct Release {
     pub minor: u32,
 }
 
+/// The first containerd with which podshim serves the Sandbox API: an older one panics when a pod of the node's network is
+/// created (containerd#12983).
+pub const FIRST_WITH_SHIM: Release = Release { major: 2, minor: 3 };
+
 impl Release {
     /// Parses a version as people write it: `1.7`, `v2.1.4`, `1.6.20~ds1`.
     pub fn parse(version: &str) -> Option<Self> {

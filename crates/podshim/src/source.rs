@@ -3,17 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use manifests::source::Source;
+
 /// Larger than any manifest or configuration.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-
-/// A text and the name of its file.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// The path as it was given; `-` is standard input.
-    pub name: String,
-    /// The whole text.
-    pub text: String,
-}
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,22 +27,20 @@ pub enum SourceError {
     },
 }
 
-impl Source {
-    /// Reads a file, or standard input for `-`.
-    ///
-    /// # Errors
-    /// It cannot be read, is not UTF-8, or is too large.
-    pub fn read(name: &str) -> Result<Self, SourceError> {
-        let failed = |source| SourceError::Read { name: name.to_owned(), source };
-        let mut input: Box<dyn Read> =
-            if name == "-" { Box::new(io::stdin()) } else { Box::new(File::open(name).map_err(failed)?) };
-        let mut text = String::new();
-        let read = input.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-        if read as u64 > MAX_BYTES {
-            return Err(SourceError::TooLarge { name: name.to_owned() });
-        }
-        Ok(Self { name: name.to_owned(), text })
+/// Reads a file, or standard input for `-`.
+///
+/// # Errors
+/// It cannot be read, is not UTF-8, or is too large.
+pub fn read(name: &str) -> Result<Source, SourceError> {
+    let failed = |source| SourceError::Read { name: name.to_owned(), source };
+    let mut input: Box<dyn Read> =
+        if name == "-" { Box::new(io::stdin()) } else { Box::new(File::open(name).map_err(failed)?) };
+    let mut text = String::new();
+    let read = input.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if read as u64 > MAX_BYTES {
+        return Err(SourceError::TooLarge { name: name.to_owned() });
     }
+    Ok(Source { name: name.to_owned(), text })
 }
 
 #[cfg(test)]
@@ -61,9 +52,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let name = file.path().to_str().expect("a path in UTF-8");
         file.as_file().set_len(MAX_BYTES).expect("its length");
-        assert_eq!(Source::read(name).expect("as large as may be").text.len() as u64, MAX_BYTES);
+        assert_eq!(read(name).expect("as large as may be").text.len() as u64, MAX_BYTES);
         file.as_file().set_len(MAX_BYTES + 1).expect("its length");
-        let error = Source::read(name).expect_err("too large").to_string();
+        let error = read(name).expect_err("too large").to_string();
         assert_eq!(error, format!("{name}: larger than 16 MiB"));
     }
 }

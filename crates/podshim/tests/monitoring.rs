@@ -11,10 +11,10 @@ use std::time::Duration;
 use control_api::container::{Role, State};
 use control_api::counts::{Count, CountedRole, Counts, Measure};
 use control_api::{Container, Cost, InspectResponse};
+use manifests::yaml::documents;
 use podshim::commands::table;
 use podshim::metrics::{exposition, older_format};
 use podshim::pods::PodReport;
-use podshim::yaml::documents;
 use serde_json::Value;
 
 /// For each metric the labels of its samples.

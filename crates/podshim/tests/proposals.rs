@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use podshim::check::{CheckContext, check};
-use podshim::finding::{Finding, Severity};
-use podshim::source::Source;
+use manifests::check::CheckContext;
+use manifests::finding::{Finding, Severity};
+use manifests::source::Source;
+use podshim::check::check;
 
 /// More than any example needs.
 const MOST_STEPS: usize = 60;
@@ -51,7 +52,7 @@ fn examples() -> Vec<String> {
 }
 
 fn findings(name: &str, text: &str) -> Vec<Finding> {
-    check(&Source { name: name.to_owned(), text: text.to_owned() }, &CheckContext::default()).1
+    check(&Source { name: name.to_owned(), text: text.to_owned() }, &CheckContext::default(), None).1
 }
 
 #[test]

@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-use podshim::check::{CheckContext, check};
-use podshim::finding::{Finding, Severity};
-use podshim::manifest::{self, List};
-use podshim::source::Source;
-use podshim::yaml::documents;
+use manifests::check::CheckContext;
+use manifests::finding::{Finding, Severity};
+use manifests::manifest::{self, List};
+use manifests::source::Source;
+use manifests::yaml::documents;
+use podshim::check::check;
 use testkit::{Scenario, Simulator};
 
 /// A pod of the page: its annotations, its own init containers and mains, and what is injected.
@@ -146,7 +147,8 @@ fn check_trace(recipe: &Recipe, scenario: &str) {
 
 fn findings(recipe: &Recipe) -> Vec<Finding> {
     let source = Source { name: "recipe.yaml".to_owned(), text: recipe.text.clone() };
-    check(&source, &CheckContext { injected: vec![recipe.proxy.to_owned()], ..CheckContext::default() }).1
+    check(&source, &CheckContext { injected: vec![recipe.proxy.to_owned()], ..CheckContext::default() }, None)
+        .1
 }
 
 #[test]

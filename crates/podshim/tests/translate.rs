@@ -5,11 +5,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use manifests::manifest::{self, List, Template};
+use manifests::source::Source;
+use manifests::translate::{Target, translate};
+use manifests::yaml::{self, Document};
 use pod_spec::{Gate, Role};
-use podshim::manifest::{self, List, Template};
-use podshim::source::Source;
-use podshim::translate::{Target, translate};
-use podshim::yaml::{self, Document};
+use podshim::source::read as read_file;
 use testkit::{Scenario, Simulator};
 
 const PLAIN: Target<'_> = Target { runtime_class: "podshim", sidecar_sets: &[] };
@@ -138,7 +139,7 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
     let rewrite = std::env::var_os("PODSHIM_REWRITE_GOLDEN").is_some();
     let mut played = 0;
     for path in corpus() {
-        let source = Source::read(path.to_str().expect("UTF-8")).expect("a manifest");
+        let source = read_file(path.to_str().expect("UTF-8")).expect("a manifest");
         let translated = translate(&source, PLAIN).expect("YAML");
         let (before, after) = (
             yaml::documents(&source.text).expect("YAML"),
@@ -172,7 +173,7 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
 #[test]
 fn what_is_translated_stays_as_it_is() {
     for path in corpus() {
-        let source = Source::read(path.to_str().expect("UTF-8")).expect("a manifest");
+        let source = read_file(path.to_str().expect("UTF-8")).expect("a manifest");
         let once = translate(&source, PLAIN).expect("YAML").text;
         let again = translate(&Source { name: source.name, text: once.clone() }, PLAIN).expect("YAML");
         assert_eq!((again.pods, again.text), (0, once), "{}", path.display());
@@ -183,10 +184,10 @@ fn what_is_translated_stays_as_it_is() {
 #[test]
 fn t1_v1_injected_sidecars_are_sidecars() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sidecarset");
-    let read = |name: &str| Source::read(folder.join(name).to_str().expect("UTF-8")).expect("a file");
+    let read = |name: &str| read_file(folder.join(name).to_str().expect("UTF-8")).expect("a file");
     let mut seen = Vec::new();
     for (set, name) in [("logs", "web.yaml"), ("mesh", "job.yaml"), ("native", "native.yaml")] {
-        let sets = podshim::sidecarset::read(&read(&format!("{set}.set.yaml")), &mut Vec::new());
+        let sets = manifests::sidecarset::read(&read(&format!("{set}.set.yaml")), &mut Vec::new());
         let sets = sets.expect("SidecarSets");
         let target = Target { runtime_class: "podshim", sidecar_sets: &sets };
         let text = translate(&read(name), target).expect("YAML").text;

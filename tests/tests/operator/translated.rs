@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use manifests::manifest::{self, List, Template};
+use manifests::yaml::{self, Document, Node};
+
 use e2e::Event::{Exiting, Started, Starting, Term};
 use e2e::durations::{AMPLE, SOON, seconds};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, Timeline};
-use podshim::manifest::{self, List, Template};
-use podshim::yaml::{self, Document, Node};
 
 fn path(name: &str) -> Result<String> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

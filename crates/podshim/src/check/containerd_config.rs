@@ -3,13 +3,13 @@
 //! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file, no file under its
 //! `imports`.
 
+use manifests::finding::{Finding, Severity};
+use manifests::source::Source;
 use pod_spec::{KruiseMarks, Node as NodeFile, kruise, nearest_word};
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
-use super::glob;
-use crate::finding::{Finding, Severity};
+use crate::glob;
 use crate::node::Release;
-use crate::source::Source;
 
 /// What a node loses with `sandboxer = "shim"` (CONTRACT §5).
 pub(crate) const LOST_WITH_SHIM: &str = "cAdvisor's figures of pod networks, one SELinux level for a pod, and containerd's default \

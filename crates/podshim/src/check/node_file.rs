@@ -1,9 +1,8 @@
 //! Checks the node's file, `/etc/podshim/config.toml`.
 
+use manifests::finding::{Finding, Severity};
+use manifests::source::Source;
 use pod_spec::Node as NodeFile;
-
-use crate::finding::{Finding, Severity};
-use crate::source::Source;
 
 /// All findings on the file. The shim's parser stops at the first mistake, so each wrong line is blanked and the file
 /// parsed again.

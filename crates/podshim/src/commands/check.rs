@@ -3,15 +3,16 @@
 use std::io::stdout;
 
 use clap::Args;
+use manifests::finding::{Finding, Severity};
 use serde::Serialize;
 
 use crate::arguments::{ContextArguments, FileArguments, ResultArguments};
-use crate::check::{CheckContext, FileKind, check};
-use crate::finding::{Finding, Severity};
+use crate::check::{FileKind, check};
+use crate::finding_text::show;
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, print, print_json};
-use crate::source::Source;
+use crate::source;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -51,11 +52,11 @@ struct Report {
 /// # Errors
 /// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let context = CheckContext { containerd: arguments.containerd, ..arguments.context.read()? };
+    let context = arguments.context.read()?;
     let mut findings = Vec::new();
     let mut checked = Vec::new();
     for file in &arguments.files.files {
-        let (kind, found) = check(&Source::read(file)?, &context);
+        let (kind, found) = check(&source::read(file)?, &context, arguments.containerd);
         findings.extend(found);
         checked.push((file, kind));
     }
@@ -65,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Format::Json => print_json(&Report { findings, errors, warnings })?,
         Format::Text => {
             let paint = ColorMode::of(&stdout());
-            let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
+            let mut text: String = findings.iter().map(|finding| show(finding, paint)).collect();
             for (file, kind) in checked {
                 let is_reported =
                     |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;

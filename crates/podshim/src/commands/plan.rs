@@ -3,20 +3,23 @@
 use std::io::stdout;
 
 use clap::Args;
+use manifests::annotations::{self, annotation_line};
+use manifests::check::CheckContext;
+use manifests::check::pod::findings_of_parser;
+use manifests::explanation::{Explanation, PodFacts, explain};
+use manifests::finding::{Finding, Severity};
+use manifests::manifest::{self, List, Template};
+use manifests::source::Source;
+use manifests::yaml::{self, Node};
 use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
 use serde::Serialize;
 
-use crate::annotations::{self, annotation_line};
 use crate::arguments::{ContextArguments, FileArguments, ResultArguments};
-use crate::check::pod::findings_of_parser;
-use crate::check::{CheckContext, check};
-use crate::explanation::{Explanation, PodFacts, explain, show::show};
-use crate::finding::{Finding, Severity};
-use crate::manifest::{self, List, Template};
+use crate::check::check;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, print, print_json};
-use crate::source::Source;
-use crate::yaml::{self, Node};
+use crate::plan_text::show;
+use crate::{finding_text, source};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -67,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
     let mut hints = String::new();
     for file in &arguments.files.files {
-        let source = Source::read(file)?;
+        let source = source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
         read(&source, &context, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
@@ -88,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             });
             print(&pods.collect::<Vec<_>>().join("\n"))?;
             let paint = ColorMode::of(&std::io::stderr());
-            report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
+            report.errors.iter().for_each(|error| eprint!("{}", finding_text::show(error, paint)));
             eprint!("{hints}");
         }
     }
@@ -98,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
 fn check_hint(source: &Source, arguments: &ContextArguments, context: &CheckContext) -> String {
-    let (_, findings) = check(source, context);
+    let (_, findings) = check(source, context, None);
     let count = findings.iter().filter(|finding| finding.severity != Severity::Note).count();
     let call = format!("{}{}", arguments.words(), source.name);
     match count {

@@ -5,15 +5,16 @@ use std::io::stderr;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
+use manifests::finding::{Finding, Severity};
+use manifests::sidecarset;
+use manifests::translate::{Target, Translated, in_place, translate};
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
-use crate::finding::{Finding, Severity};
+use crate::finding_text::show;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Format, print, print_json};
-use crate::sidecarset;
-use crate::source::Source;
-use crate::translate::{Target, Translated, in_place, translate};
+use crate::source;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -73,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
     if arguments.in_place {
         for file in &arguments.sidecarset {
-            let translated = in_place(&Source::read(file)?)
+            let translated = in_place(&source::read(file)?)
                 .map_err(|error| CommandError::Input(format!("{file}:{}: {error}", error.line)))?;
             report.add(translated);
         }
@@ -81,14 +82,14 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     let mut sidecar_sets = Vec::new();
     for file in &arguments.sidecarset {
-        let read = sidecarset::read(&Source::read(file)?, &mut report.remarks);
+        let read = sidecarset::read(&source::read(file)?, &mut report.remarks);
         sidecar_sets
             .extend(read.map_err(|error| CommandError::Input(format!("{file}:{}: {error}", error.line)))?);
     }
     let target = Target { runtime_class: &arguments.runtime_class, sidecar_sets: &sidecar_sets };
     let mut selecting = BTreeSet::new();
     for file in &arguments.files {
-        let source = Source::read(file)?;
+        let source = source::read(file)?;
         let translated = translate(&source, target).map_err(|error| {
             CommandError::Input(format!("{file}:{}: no YAML: {}", error.line, error.problem))
         })?;
@@ -123,7 +124,7 @@ impl Report {
             Format::Text => {
                 print(&self.manifests)?;
                 let paint = ColorMode::of(&stderr());
-                self.remarks.iter().for_each(|remark| eprint!("{}", remark.show(paint)));
+                self.remarks.iter().for_each(|remark| eprint!("{}", show(remark, paint)));
             }
         }
         Ok(if failed { Outcome::Findings } else { Outcome::Success })

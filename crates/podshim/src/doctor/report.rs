@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use manifests::finding::{Finding, Severity};
 use serde::Serialize;
 
-use crate::finding::{Finding, Severity};
 use crate::node::Release;
 
 /// The result of a check.

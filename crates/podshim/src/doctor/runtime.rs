@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use manifests::source::Source;
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use super::report::{Report, Status};
@@ -11,8 +12,7 @@ use crate::check::containerd_config;
 use crate::install::containerd::{FileVersion, RuntimePlace, section};
 use crate::install::root::Root;
 use crate::install::{self, bypass, containerd as config_text};
-use crate::node::Release;
-use crate::source::Source;
+use crate::node::{FIRST_WITH_SHIM, Release};
 
 const SUBJECT: &str = "configuration";
 const SHIM: &str = "containerd-shim-podshim-v2";
@@ -80,7 +80,7 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
 
 /// containerd before 2.3 panics with `sandboxer = "shim"` when a pod of the node's network is created.
 fn sandboxer(report: &mut Report<'_>, (path, text): &(PathBuf, String), release: Option<Release>) {
-    let Some(release) = release.filter(|release| *release < config_text::FIRST_WITH_SHIM) else { return };
+    let Some(release) = release.filter(|release| *release < FIRST_WITH_SHIM) else { return };
     if config_text::uses_sandbox_api(text) {
         let message = format!(
             "{}: sandboxer = \"shim\" needs containerd 2.3 or later, and this is {}.{}: a pod of the node's network ends the \

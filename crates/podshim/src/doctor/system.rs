@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use control_api::paths::{DRAINING_FILE, NODE_FILE};
+use manifests::source::Source;
 
 use super::report::Report;
 use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
-use crate::source::Source;
 
 /// The first kernel with pidfd_open, which podshim needs to wait for processes and signal them without a race.
 const OLDEST_KERNEL: Release = Release { major: 5, minor: 3 };

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
-use crate::check::{containerd_config, glob};
-use crate::node::Release;
+use crate::check::containerd_config;
+use crate::glob;
 
 /// A runtime's name in containerd's configuration, and the RuntimeClass's handler.
 pub const HANDLER: &str = "podshim";
@@ -86,10 +86,6 @@ pub enum Sandboxer {
     /// containerd asks the shim for the pod, by the Sandbox API.
     Shim,
 }
-
-/// The first containerd with which podshim serves the Sandbox API: an older one panics when a pod of the node's network is
-/// created (containerd#12983).
-pub const FIRST_WITH_SHIM: Release = Release { major: 2, minor: 3 };
 
 /// Why a program cannot change the configuration.
 #[derive(Debug, thiserror::Error)]

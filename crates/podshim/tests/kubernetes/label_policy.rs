@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cel::{Context, Env, Value as Cel};
+use manifests::yaml::Node;
 use podshim::install::label::LABEL;
-use podshim::yaml::Node;
 use serde_json::{Value, json};
 
 use super::objects;

@@ -8,10 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use manifests::yaml::{Node, documents};
 use podshim::commands::table;
 use podshim::install::containerd::HANDLER;
 use podshim::install::label::LABEL;
-use podshim::yaml::{Node, documents};
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/kubernetes")

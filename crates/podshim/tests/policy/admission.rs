@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cel::common::types::{self, CelInt, CelList, CelString, CelStruct, Type};
 use cel::common::value::{CowVal, Val};
 use cel::{Context, Env, ExecutionError, IdedExpr, StructType, Value as Cel};
-use podshim::yaml::{Node, Value as Yaml, documents};
+use manifests::yaml::{Node, Value as Yaml, documents};
 use serde_json::{Map, Value, json};
 
 /// dist/policy.

@@ -11,16 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use admission::{Admitted, Policy, directory, objects, pod};
+use manifests::check::CheckContext;
+use manifests::finding::Severity;
+use manifests::manifest;
+use manifests::source::Source;
+use manifests::translate::{Target, translate};
+use manifests::yaml::{Node, documents};
 use pod_spec::{Order, Others, Plan, RestartPolicy, Role};
-use podshim::check::{CheckContext, FileKind, check};
-use podshim::finding::Severity;
+use podshim::check::{FileKind, check};
 use podshim::install::containerd::HANDLER;
-use podshim::manifest;
-use podshim::source::Source;
-use podshim::translate::{Target, translate};
-use podshim::yaml::{Node, documents};
 use serde_json::{Value, json};
+
+use admission::{Admitted, Policy, directory, objects, pod};
 use support::{annotations, names, native_sidecars};
 
 const LABEL: &str = "podshim.io/policy";
@@ -65,7 +67,7 @@ fn check_as_users_do(pod: &Value) {
     manifest["kind"] = json!("Pod");
     let source = Source { name: "pod".to_owned(), text: manifest.to_string() };
     let context = CheckContext { injected: vec!["istio-proxy".to_owned()], ..CheckContext::default() };
-    let (kind, findings) = check(&source, &context);
+    let (kind, findings) = check(&source, &context, None);
     assert_eq!(kind, FileKind::Pods(1));
     let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{pod:#}");
@@ -403,7 +405,7 @@ fn s9_t1_the_plan_is_that_of_translate() {
         |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "yaml" || it == "json");
     let (mut compared, mut left) = (0, BTreeSet::new());
     for path in paths.filter(is_manifest) {
-        let source = Source::read(path.to_str().expect("UTF-8")).expect("a file");
+        let source = podshim::source::read(path.to_str().expect("UTF-8")).expect("a file");
         let target = Target { runtime_class: HANDLER, sidecar_sets: &[] };
         let translated = translate(&source, target).expect("YAML").text;
         let (before, after) = (documents(&source.text).expect("YAML"), documents(&translated).expect("YAML"));

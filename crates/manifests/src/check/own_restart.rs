@@ -6,7 +6,7 @@ use pod_spec::{CodeSet, Fatal, Member, PREFIX, Plan, RestartMode, RestartPolicy,
 
 use crate::finding::{Finding, Severity};
 use crate::manifest::Container;
-use crate::translate::restart::{POLICY, RULES, Wanted, restart};
+use crate::restart_rules::{POLICY, RULES, Wanted, restart};
 
 /// After which exit codes podshim restarts a planned container in place (R1, R7, I3, R13).
 pub(super) fn in_place(member: &Member, policy: RestartPolicy) -> CodeSet {

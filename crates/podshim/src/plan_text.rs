@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use pod_spec::DurationText;
-
-use super::report::{
+use manifests::explanation::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, SourceWord,
 };
+use pod_spec::DurationText;
+
 use crate::output::{ColorMode, Colour};
 
 /// The lines of an explanation, indented.

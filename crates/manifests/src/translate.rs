@@ -11,7 +11,7 @@ mod in_place;
 mod inject;
 mod native;
 mod probe;
-pub(crate) mod restart;
+mod restart;
 mod rewrite;
 mod text;
 mod tree;
@@ -23,7 +23,7 @@ use change::{Change, Injection, Remarks};
 pub use in_place::in_place;
 use rewrite::{Rewrite, rewrite};
 
-use crate::check;
+use crate::check::{CheckContext, check_manifests};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, List, Template};
 use crate::sidecarset::SidecarSet;
@@ -74,7 +74,8 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     let pods = all_changes.iter().flat_map(|one| one.changes.iter().flatten()).count();
     let translated = carry_out(source, &documents, &all_changes, &mut remarks)?;
     if !all_changes.is_empty() {
-        let (_, found) = check::check(&translated, &check::CheckContext::default());
+        let mut found = Vec::new();
+        check_manifests(&translated, &CheckContext::default(), &mut found);
         for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
             // The error's line counts in the output, not in the author's file.
             let message = format!("the translation does not pass podshim check: {}", error.message);

@@ -16,6 +16,7 @@ use super::change::{Change, Injection, Remarks};
 use super::{probe, restart};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{Container, List, Template};
+use crate::restart_rules::{POLICY, RULES};
 use crate::sidecarset::InjectPolicy;
 use crate::yaml::Node;
 
@@ -174,7 +175,7 @@ pub fn sidecar(
     let (node, name) = (container.node, container.name);
     let list = if container.list == List::Regular { "containers" } else { "initContainers" };
     let field = |path: &str| format!("{list}[{name}].{path}");
-    let mut removed = vec![vec![restart::POLICY]];
+    let mut removed = vec![vec![POLICY]];
     if let Some((key, probe)) = node.entry("startupProbe") {
         let translated = probe::gate(node, probe);
         for (part, what) in translated.remarks {
@@ -211,9 +212,9 @@ pub fn sidecar(
     }
     stop_signal(container, member, field("lifecycle.stopSignal"), remarks);
     restart::carry_over(node, policy, member, &format!("{list}[{name}]"), remarks);
-    if node.get(restart::RULES).is_some() {
+    if node.get(RULES).is_some() {
         // Kubernetes refuses rules without a restartPolicy beside them.
-        removed.push(vec![restart::RULES]);
+        removed.push(vec![RULES]);
     }
     if let Some((key, _)) = node.entry("livenessProbe").filter(|_| place > 0 || member.gate != Gate::Running)
     {
@@ -266,7 +267,7 @@ fn init(
         let what = "once it has ended the pod's condition Ready stays false";
         remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
     }
-    let taken_over = [restart::RULES, restart::POLICY].into_iter().filter(|key| node.get(key).is_some());
+    let taken_over = [RULES, POLICY].into_iter().filter(|key| node.get(key).is_some());
     taken_over.map(|key| vec![key]).collect()
 }
 

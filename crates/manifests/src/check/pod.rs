@@ -8,7 +8,6 @@ use super::{cost, plan_against_manifest, proposal};
 use crate::annotations::{Line, annotation_line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
-use crate::node::Release;
 use crate::yaml::{Node, Value};
 
 /// Kubernetes' limit on the part of an annotation's key after the slash.
@@ -21,8 +20,6 @@ pub struct CheckContext {
     pub node: NodeFile,
     /// The names of containers that something adds to each pod later.
     pub injected: Vec<String>,
-    /// The node's containerd, if it is known.
-    pub containerd: Option<Release>,
 }
 
 /// Adds all findings on a pod.

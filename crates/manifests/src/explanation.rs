@@ -3,7 +3,6 @@
 
 mod order;
 mod report;
-pub mod show;
 
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ pub use self::report::{
     PlannedWord, RestartWord, RoleWord, SourceWord, StopBounds, Wait,
 };
 use crate::manifest::List;
-use crate::output::milliseconds;
 
 /// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
@@ -153,4 +151,9 @@ fn role_word(role: Role) -> RoleWord {
         Role::Sidecar => RoleWord::Sidecar,
         Role::Main => RoleWord::Main,
     }
+}
+
+/// A duration as a report has it.
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,6 @@
-//! What is wrong, or probably not meant, at one place of a file. Owns how a finding is shown to people and programs.
+//! What is wrong, or probably not meant, at one place of a file. Owns how a finding is shown to programs.
 
 use serde::Serialize;
-
-use crate::output::{ColorMode, Colour};
 
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,35 +73,4 @@ impl Finding {
         self.nearest = Some(word.to_owned());
         self
     }
-
-    /// Lines for people: `file:line: error: message`, then value and fix.
-    pub fn show(&self, paint: ColorMode) -> String {
-        let severity = match self.severity {
-            Severity::Error => paint.text(Colour::Red, "error"),
-            Severity::Warning => paint.text(Colour::Yellow, "warning"),
-            Severity::Note => "note".to_owned(),
-        };
-        let mut text = format!("{}:{}: {severity}: ", self.file, self.line);
-        // The parser's messages already name the key.
-        if let Some(key) = self.key.as_ref().filter(|key| !self.message.starts_with(key.as_str())) {
-            text += &format!("{key}: ");
-        }
-        text += &self.message;
-        text.push('\n');
-        if let Some(value) = &self.value {
-            text += &format!("    found: {}\n", one_line(value));
-        }
-        if let Some(fix) = &self.fix {
-            text += &format!("    fix:   {fix}\n");
-        }
-        text
-    }
-}
-
-/// The text as one line without control characters, at most 200 characters long: its author may have used any.
-fn one_line(text: &str) -> String {
-    text.chars()
-        .take(200)
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
 }
