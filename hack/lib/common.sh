@@ -20,6 +20,9 @@ die() {
 # The comment block at the head of a script is its help text.
 show_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
 
+# without_links_to_sources DIRECTORY: the pages there are for readers who have no sources: the names of crates stay, and lead nowhere.
+without_links_to_sources() { sed -i 's|\[\([^]]*\)\](\.\./crates/[^)]*)|\1|g' "$1"/*.md; }
+
 need_root() { [ "$(id -u)" = 0 ] || die "must run as root (namespaces, mounts and cgroups)"; }
 
 # need_rust: ends the script where the compiler is missing or too old. Debian's own cargo cannot even read Cargo.toml, and says

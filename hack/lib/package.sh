@@ -55,6 +55,7 @@ stage() {
 pages() {
     mkdir -p "$1"
     cp -r "$ROOT"/{README,CHANGELOG,CONTRIBUTING,SECURITY}.md "$ROOT/LICENSE" "$ROOT/docs" "$1"
+    without_links_to_sources "$1/docs"
 }
 
 # debian_changelog: of this build, for lintian and apt; what is new is in the pages.

@@ -1,7 +1,10 @@
-//! The examples in the README, `podshim -h`, docs/migration.md and docs/injected.md are valid: readers copy them.
+//! The examples in the README, `podshim -h`, docs/migration.md and docs/injected.md are valid: readers copy them. And what the
+//! pages name and draw is there.
 
+mod house;
 mod readme_commands;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,6 +160,55 @@ fn r6_found_n11_the_pages_say_which_pid_is_the_present_one() {
     }
 }
 
+/// docs/design.md draws the crates as the `Cargo.toml` files have them. `PODSHIM_REWRITE_GOLDEN` draws them there.
+#[test]
+fn the_house_is_drawn_from_the_imports() {
+    let page = root().join("docs/design.md");
+    let text = fs::read_to_string(&page).expect("the page");
+    let lines = || text.split_inclusive('\n');
+    let before: String = lines().take_while(|line| !line.starts_with("            ┌")).collect();
+    let drawn: String = lines()
+        .skip_while(|line| !line.starts_with("            ┌"))
+        .take_while(|line| line != &"\n")
+        .collect();
+    let drawing = house::drawing(&house::imports(&root().join("crates")));
+    if std::env::var_os("PODSHIM_REWRITE_GOLDEN").is_some() {
+        let after = &text[before.len() + drawn.len()..];
+        fs::write(&page, format!("{before}{drawing}{after}")).expect("written");
+        return;
+    }
+    assert_eq!(drawn, drawing, "PODSHIM_REWRITE_GOLDEN=1 draws it");
+}
+
+/// Each crate's README says in some ten lines what it owns and never does, and which crates import it and it imports.
+#[test]
+fn each_crate_has_a_readme() {
+    let design = fs::read_to_string(root().join("docs/design.md")).expect("the page");
+    let imports = house::imports(&root().join("crates"));
+    let names = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        words.filter(|word| imports.contains_key(*word)).map(str::to_owned).collect()
+    };
+    for (name, used) in &imports {
+        let readme = fs::read_to_string(root().join(format!("crates/{name}/README.md"))).expect(name);
+        assert!(
+            design.contains(&format!("](../crates/{name}/README.md)")),
+            "docs/design.md has no link to {name}"
+        );
+        assert!(readme.starts_with(&format!("# {name}\n")), "{name}: its name");
+        assert!((8..=15).contains(&readme.lines().count()), "{name}: some ten lines");
+        for part in ["**Owns**", "**Never**", "**Read first**", "**Tests**"] {
+            assert!(readme.contains(&format!("\n* {part}")), "{name}: {part}");
+        }
+        let (_, last) = readme.split_once("\n* **Imported by** ").expect(name);
+        let (importers, imported) = last.split_once("It imports ").expect(name);
+        let found = imports.iter().filter(|(_, used)| used.contains(name)).map(|(other, _)| other.clone());
+        let missing: Vec<_> = found.filter(|other| !names(importers).contains(other)).collect();
+        assert!(missing.is_empty(), "{name} is imported by {missing:?} too");
+        assert_eq!(names(imported), *used, "{name}: what it imports");
+    }
+}
+
 /// Every page of the documentation.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
@@ -164,6 +216,8 @@ fn pages() -> Vec<PathBuf> {
     pages.extend(
         ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root().join(name)),
     );
+    let crates = house::imports(&root().join("crates")).into_keys();
+    pages.extend(crates.map(|name| root().join("crates").join(name).join("README.md")));
     pages
 }
 
