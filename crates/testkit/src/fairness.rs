@@ -64,21 +64,22 @@ fn programs_behave(plan: &Plan, setup: &KubeletSetup, commands: &[Command]) -> b
             _ => None,
         })
         .collect();
-    plan.members.iter().all(|member| {
-        let last = programs
-            .get(member.name.as_str())
-            .map_or_else(Run::default, |program| program.runs().last().cloned().unwrap_or_default());
+    let named = plan.members.iter().map(|member| (member.name.as_str(), member.role));
+    // S8: mains by `*=main`.
+    let unnamed = setup.containers.iter().filter(|container| plan.makes_main_of(&container.name));
+    named.chain(unnamed.map(|container| (container.name.as_str(), Role::Main))).all(|(name, role)| {
+        let runs = programs.get(name).map_or(&[][..], |program| program.runs());
+        let last = runs.last().cloned().unwrap_or_default();
         let ends = last.ends.map(|end| end.code);
-        let earlier = programs.get(member.name.as_str()).map_or(&[][..], |program| program.runs());
-        if member.role != Role::Sidecar && earlier.iter().rev().skip(1).any(|run| run.ends.is_none()) {
+        if role != Role::Sidecar && runs.iter().rev().skip(1).any(|run| run.ends.is_none()) {
             return false;
         }
-        let policy = match own(&member.name) {
+        let policy = match own(name) {
             // A kubelet that retries it does so until it succeeds.
             Some(RestartPolicy::OnFailure) => RestartPolicy::OnFailure,
             _ => plan.settings.restart_policy,
         };
-        match (member.role, policy) {
+        match (role, policy) {
             (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),
             (Role::Main, RestartPolicy::Always) => ends.is_none(),
             (Role::Main | Role::Init, RestartPolicy::Never) => ends.is_some(),

@@ -173,8 +173,12 @@ fn take_back_turns(pod: &mut State) {
     let begun =
         pod.planned_where(|state, container| state.role() == Role::Sidecar && container.has_process());
     for id in begun {
-        let kill_at = pod.now() + grace_of(pod, &id).max(MIN_KILL_DELAY);
+        let (now, grace) = (pod.now(), grace_of(pod, &id).max(MIN_KILL_DELAY));
         let Some(container) = pod.container_mut(&id) else { continue };
+        // F11: its caller has killed it before its Start was answered, and waits for its exit.
+        if container.ending.is_undone() {
+            continue;
+        }
         // In this round or before: its caller waits for its end.
         let is_asked = container.ending.is_asked();
         let waits = container.hooks.has_waiting_stop() && !container.ending.ends_for_restart();
@@ -182,7 +186,8 @@ fn take_back_turns(pod: &mut State) {
             (false, true) => {
                 let had_not_been_sent = container.drop_deferred_signals_of_podshim();
                 if !had_not_been_sent {
-                    container.ending.take_back_turn(kill_at);
+                    let signalled_at = container.ending.signalled_at().unwrap_or(now);
+                    container.ending.take_back_turn(signalled_at + grace);
                 }
             }
             (false, false) if waits => {
