@@ -10,7 +10,7 @@ use pod_spec::{Gate, Member, Plan, RestartPolicy, Role};
 
 use crate::command::Command;
 use crate::kubelet::{KubeletSetup, PodContainer, SpecPart};
-use crate::program::{Program, Run};
+use crate::program::Program;
 
 /// Whether the scenario is fair.
 pub(crate) fn is_fair(commands: &[Command]) -> bool {
