@@ -236,6 +236,7 @@ impl Invariants {
                 if is_planned {
                     self.leaves_the_reading();
                 }
+                self.completed(&id);
             }
             (Operation::Start, _) => {
                 container.begins(self.now);

@@ -257,7 +257,10 @@ impl Container {
         if let Process::Program { pid } = self.process {
             self.process = Process::RuntimeInit { pid };
         }
-        self.exited_in_program = false;
+        // U1: a runtime's init never exits with 0, so what did is the program, also where its start is reported as failed.
+        let ran = self.exited_in_program && self.last_exit.is_some_and(|exit| exit.code == 0);
+        self.exited_in_program = ran;
+        self.begun |= ran;
     }
 
     /// K7: whether a signal stops the container.
