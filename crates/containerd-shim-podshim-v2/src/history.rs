@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use containerd_shim_protos::protobuf::Message;
 use control_api::Past;
-use control_api::past::{self, Bounds, HISTORY_ROOT};
-use control_api::paths::{NODE_FILE, STATE_ROOT};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use node_state::past::{self, Bounds, HISTORY_ROOT};
+use node_state::paths::{NODE_FILE, STATE_ROOT};
 
 use crate::args::WRITE_HISTORY;
 
@@ -44,7 +44,7 @@ pub fn keep(past: &Past) -> io::Result<()> {
     Command::new("/proc/self/exe")
         .arg0(NAME)
         .arg(WRITE_HISTORY)
-        .env(FILE, past.file())
+        .env(FILE, past::file_of(past))
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(record)))
         .stdout(Stdio::null())

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use control_api::calendar::civil_date;
+use node_state::calendar::civil_date;
 use shim_service::names::{Names, names};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

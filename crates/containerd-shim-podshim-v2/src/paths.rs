@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use containerd_shim::StartOpts;
-use control_api::paths::STATE_ROOT;
-use control_api::replace::replace;
+use node_state::paths::STATE_ROOT;
+use node_state::replace::replace;
 
 /// What every shim's address begins with.
 const SCHEME: &str = "unix://";

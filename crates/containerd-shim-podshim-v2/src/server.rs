@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::Past;
-use control_api::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
-use control_api::totals::add_to_totals;
+use node_state::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
+use node_state::totals::add_to_totals;
 use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;

@@ -13,12 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use containerd_shim::Flags;
-use control_api::entry::Entry;
-use control_api::paths::STATE_ROOT;
-use control_api::places::place;
-use control_api::totals::add_to_totals;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use node_state::entry::Entry;
+use node_state::paths::STATE_ROOT;
+use node_state::places::place;
+use node_state::totals::add_to_totals;
 use oci_runtime::bundle::{Bundle, BundleError};
 use oci_runtime::sandbox::Pins;
 use shim_service::cri::{SANDBOX_NAME, SANDBOX_NAMESPACE};

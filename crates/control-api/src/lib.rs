@@ -1,19 +1,11 @@
-//! podshim's own API on a shim's socket: messages, service and client, and where the shims of a node are found.
+//! podshim's own API on a shim's socket: messages, service and client.
 //!
-//! Owns the messages on the wire, the files under `/run/podshim` that lead to a shim, and the records of ended pods. Decides
-//! nothing of what they mean: that is the shim's, which answers, and the commands', which ask. Messages and service are
-//! generated from `proto/podshim/v1/pod.proto`.
+//! Owns the messages on the wire, their words for people, and that no text of an answer is printed as it came. Decides nothing of
+//! what they mean: that is the shim's, which answers, and the commands', which ask. Opens no file: a shim's socket is found
+//! through `node-state`. Messages and service are generated from `proto/podshim/v1/pod.proto`.
 
-pub mod calendar;
 pub mod client;
-pub mod counts;
-pub mod entry;
-pub mod past;
-pub mod paths;
-pub mod places;
-pub mod replace;
 pub mod text;
-pub mod totals;
 mod words;
 
 /// The version that messages of this release carry.

@@ -30,7 +30,7 @@ fn clean<'a>(texts: impl IntoIterator<Item = &'a mut String>) {
 }
 
 /// Makes all texts of an answer to Inspect printable.
-pub(crate) fn of_inspection(answer: &mut InspectResponse) {
+pub fn of_inspection(answer: &mut InspectResponse) {
     clean([
         &mut answer.id,
         &mut answer.namespace,
@@ -47,7 +47,7 @@ pub(crate) fn of_inspection(answer: &mut InspectResponse) {
 }
 
 /// Makes all texts of an answer to Events printable.
-pub(crate) fn of_events(answer: &mut EventsResponse) {
+pub fn of_events(answer: &mut EventsResponse) {
     for event in &mut answer.events {
         clean([&mut event.id, &mut event.name, &mut event.text, &mut event.failure]);
     }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use control_api::entry::Entry;
-use control_api::past::HISTORY_ROOT;
-use control_api::paths::STATE_ROOT;
 use manifests::check::CheckContext;
+use node_state::entry::Entry;
+use node_state::past::HISTORY_ROOT;
+use node_state::paths::STATE_ROOT;
 use pod_spec::{BoundedDuration, DurationError, Node};
 
 use crate::outcome::CommandError;

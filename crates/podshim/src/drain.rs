@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use control_api::Container;
 use control_api::client::{Client, ClientError};
 use control_api::container::State;
-use control_api::entry::Entry;
+use node_state::entry::Entry;
 use pod_spec::Node;
 
 /// How long a shim may take to answer.

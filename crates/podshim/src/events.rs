@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control_api::calendar::civil_date;
 use control_api::event::{Cause, Kind};
 use control_api::{Budget, Event, StopReason};
+use node_state::calendar::civil_date;
 use pod_spec::DurationText;
 use serde::Serialize;
 

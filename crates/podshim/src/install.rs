@@ -22,7 +22,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use control_api::paths::NODE_FILE;
+use node_state::paths::NODE_FILE;
 use pod_spec::{KruiseMarks, Node, kruise};
 
 use self::containerd::{ConfigError, FileVersion, Sandboxer};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use control_api::container::Role;
-use control_api::counts::Counts;
+use node_state::counts::Counts;
 
 use self::text::{escape, seconds};
 use crate::pods::{ContainerReport, PodReport, PodState};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use control_api::event::Kind;
-use control_api::{Event, StopReason, past};
+use control_api::{Event, StopReason};
+use node_state::past;
 use serde::Serialize;
 
 use crate::events::EventReport;

@@ -4,9 +4,9 @@
 
 use control_api::client::ClientError;
 use control_api::container::{GateState, Role, State};
-use control_api::entry::Entry;
 use control_api::event::Cause;
 use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason};
+use node_state::entry::Entry;
 use pod_spec::Signal;
 use serde::Serialize;
 

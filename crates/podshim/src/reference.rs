@@ -11,7 +11,7 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
-use control_api::paths::{DRAINING_FILE, NODE_FILE};
+use node_state::paths::{DRAINING_FILE, NODE_FILE};
 
 /// What the shim is, for those who have its name from a list of processes.
 const SHIM: &str = include_str!("reference/shim.md");

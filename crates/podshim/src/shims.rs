@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
-use control_api::entry::{Entry, FILE};
-use control_api::paths::STATE_ROOT;
+use node_state::entry::{Entry, FILE};
+use node_state::paths::STATE_ROOT;
 
 use crate::install::root::{Reached, Root};
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use control_api::entry::Entry;
 use control_api::event::Kind;
+use node_state::entry::Entry;
 use serde_json::{Value, json};
 
 use crate::events::EventReport;

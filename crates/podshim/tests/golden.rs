@@ -6,6 +6,7 @@
 use control_api::container::{Role, State};
 use control_api::event::Kind;
 use control_api::{Container, Event, EventsResponse, InspectResponse, Outcome, Past, StopReason};
+use node_state::past::file_of;
 use protobuf::Message;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -156,7 +157,7 @@ fn keep_records(root: &Path) {
     for mut past in [stopped, job, killed] {
         past.version = control_api::VERSION;
         fs::create_dir_all(root.join("shop")).expect("a directory");
-        fs::write(root.join(past.file()), past.write_to_bytes().expect("bytes")).expect("a record");
+        fs::write(root.join(file_of(&past)), past.write_to_bytes().expect("bytes")).expect("a record");
     }
     fs::write(root.join("shop/damaged.past"), "no record").expect("a file");
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use control_api::entry::Entry;
+use node_state::entry::Entry;
 
 /// Those of the containerds of all distributions.
 const SOCKETS: [&str; 4] = [

@@ -9,12 +9,12 @@ use std::thread;
 
 use async_trait::async_trait;
 use control_api::container::{GateState, State};
-use control_api::entry::Entry;
 use control_api::event::Kind;
 use control_api::{
     Container, Event, EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest,
     StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
 };
+use node_state::entry::Entry;
 use ttrpc::asynchronous::{Server, TtrpcContext};
 
 /// A shim that puts this text into every field that takes a text. It sends its events once, and then it is gone.

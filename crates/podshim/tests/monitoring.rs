@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use control_api::container::{Role, State};
-use control_api::counts::{Count, CountedRole, Counts, Measure};
 use control_api::{Container, Cost, InspectResponse};
 use manifests::yaml::documents;
+use node_state::counts::{Count, CountedRole, Counts, Measure};
 use podshim::commands::table;
 use podshim::metrics::{exposition, older_format};
 use podshim::pods::PodReport;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use control_api::paths::STATE_ROOT;
+use node_state::paths::STATE_ROOT;
 use oci_runtime::streams::Hands;
 
 use crate::throttle::Throttle;

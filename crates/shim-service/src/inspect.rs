@@ -3,6 +3,7 @@
 //! Owns which parts of the state these come from. May only read. The translation is `control::inspection`'s.
 
 use control_api::{Cost, InspectResponse, Past, VERSION};
+use node_state::past::forget_commands;
 use oci_runtime::busy;
 use oci_runtime::reaper::Charge;
 use pod_lifecycle::{ContainerId, Inspection};
@@ -64,7 +65,7 @@ pub(crate) fn past(state: &State) -> Option<Past> {
         ended_at_ms: wall_ms(),
         ..Default::default()
     };
-    past.forget_commands();
+    forget_commands(&mut past);
     // A pod that is gone has no fault any more.
     past.pod.mut_or_insert_default().fault = String::new();
     Some(past)

@@ -3,8 +3,8 @@
 //! Owns that translation, and the operations of a sandbox that has no process (CONTRACT §5). Which containers end before the
 //! sandbox, and when, is `pod-lifecycle`'s decision (K13).
 
-use control_api::entry::Entry;
 use nix::unistd::Pid;
+use node_state::entry::Entry;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::reaper;

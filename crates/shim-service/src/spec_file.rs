@@ -4,7 +4,7 @@
 
 use std::io;
 
-use control_api::replace::replace;
+use node_state::replace::replace;
 use oci_runtime::bundle::Bundle;
 use serde_json::Value;
 

@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use control_api::entry::Entry;
 use e2e::durations::seconds;
 use e2e::{Cluster, ClusterPod, Containerd, Workload, hack, wait};
+use node_state::entry::Entry;
 use serde_json::{Value, json};
 
 use crate::containerd;

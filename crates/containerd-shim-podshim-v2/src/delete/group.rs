@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use control_api::paths::NODE_FILE;
+use node_state::paths::NODE_FILE;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::cgroup::abandoned::remove_abandoned;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use control_api::container::{Role as WireRole, State};
-use control_api::entry::Entry;
 use control_api::{Container, InspectResponse, Past, VERSION};
+use node_state::entry::Entry;
 use oci_runtime::bundle::Bundle;
 use pod_spec::Role;
 

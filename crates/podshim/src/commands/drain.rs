@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use control_api::paths::{DRAINING_FILE, NODE_FILE};
 use nix::unistd::{Pid, getppid};
+use node_state::paths::{DRAINING_FILE, NODE_FILE};
 use pod_spec::Node;
 use serde::Serialize;
 

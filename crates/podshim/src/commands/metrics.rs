@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
 use clap::Args;
-use control_api::totals;
+use node_state::totals;
 
 use crate::metrics::{exposition, older_format};
 use crate::output::print;

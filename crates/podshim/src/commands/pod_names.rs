@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use control_api::entry::Entry;
+use node_state::entry::Entry;
 
 use crate::arguments::{HistoryArguments, NodeArguments};
 use crate::outcome::{CommandError, Outcome};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use control_api::container::{Role, State};
-use control_api::entry::Entry;
+use node_state::entry::Entry;
 use serde::Serialize;
 
 use crate::arguments::{NamespaceArgument, NodeArguments, ResultArguments};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use control_api::client::{Client, ClientError};
 use control_api::container::State;
-use control_api::entry::Entry;
-use control_api::past;
-use control_api::paths::NODE_FILE;
+use node_state::entry::Entry;
+use node_state::past;
+use node_state::paths::NODE_FILE;
 use pod_spec::{BoundedDuration, Node};
 use serde::Serialize;
 

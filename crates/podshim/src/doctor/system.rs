@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use control_api::paths::{DRAINING_FILE, NODE_FILE};
 use manifests::source::Source;
+use node_state::paths::{DRAINING_FILE, NODE_FILE};
 
 use super::report::Report;
 use crate::check::node_file as node_file_check;

@@ -1,13 +1,13 @@
 //! What was counted in each namespace since the node was booted: counters and histograms.
 //!
 //! Owns their names, labels and zeros. A counter is there with 0 from its namespace's first pod on: an alert on an increase would
-//! miss the first one otherwise. The labels are bounded: namespaces by `control_api::counts`, all others are words of podshim.
+//! miss the first one otherwise. The labels are bounded: namespaces by `node_state::counts`, all others are words of podshim.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use control_api::StopReason;
-use control_api::counts::{BOUNDS_MS, Count, CountedRole, Counts, Histogram, Measure};
+use node_state::counts::{BOUNDS_MS, Count, CountedRole, Counts, Histogram, Measure};
 
 use super::text::{escape, family, seconds};
 

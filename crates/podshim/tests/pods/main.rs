@@ -15,12 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use control_api::container::{Role, State};
-use control_api::entry::Entry;
 use control_api::event::Cause;
 use control_api::{Container, InspectResponse, Outcome, Past};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use node::{Node, command, web};
+use node_state::entry::Entry;
+use node_state::past::file_of;
 use protobuf::Message;
 
 /// Dead shims, shims that hang and shims that answer are all listed with their state, in the time of one.
@@ -420,7 +421,7 @@ fn found_n12_a_stop_returns_when_the_record_is_written() {
         fs::remove_dir_all(root.join("k8s.io/0123456789abcdef")).unwrap();
         thread::sleep(Duration::from_millis(1500));
         let past = Past { version: 1, pod: Some(web()).into(), ended_at_ms: 1, ..Default::default() };
-        let file = records.join(past.file());
+        let file = records.join(file_of(&past));
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, past.write_to_bytes().unwrap()).unwrap();
     });

@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use control_api::container::{GateState, Role, State};
-use control_api::entry::Entry;
 use control_api::{
     Budget, Container, Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, RestartRequest,
     RestartResponse, StopReason, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
     create_pod,
 };
+use node_state::entry::Entry;
 use tempfile::TempDir;
 use ttrpc::asynchronous::{Server, TtrpcContext};
 use ttrpc::{Code, get_status};

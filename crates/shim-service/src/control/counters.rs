@@ -1,16 +1,16 @@
 //! What the shim counts of its pod, for `podshim metrics`.
 //!
 //! Owns what is counted, from the pod's actions, and when the counts are written into the pod's entry. Nothing of the pod may
-//! depend on them. The keys are `control_api::counts`'.
+//! depend on them. The keys are `node_state::counts`'.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use control_api::counts::{Count, CountedRole, Counts, Measure, PodCounts};
-use control_api::entry::Entry;
 use control_api::event::Cause;
+use node_state::counts::{Count, CountedRole, Counts, Measure, PodCounts};
+use node_state::entry::Entry;
 use oci_runtime::runtime::{CallEnd, FinishedCall};
 use pod_lifecycle::{
     Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause,

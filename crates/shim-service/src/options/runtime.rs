@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use control_api::replace::replace;
+use node_state::replace::replace;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{CallEnvironment, CgroupDriver, Runtime};

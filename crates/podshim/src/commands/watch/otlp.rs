@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use control_api::entry::Entry;
+use node_state::entry::Entry;
 use serde_json::Value;
 
 use crate::events::EventReport;

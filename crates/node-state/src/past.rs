@@ -9,11 +9,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use control_api::Past;
+use control_api::event::Kind;
+use control_api::text::{of_events, of_inspection};
 use nix::fcntl::{Flock, FlockArg};
 use protobuf::Message;
-
-use crate::text::{of_events, of_inspection};
-use crate::{Past, event::Kind};
 
 /// The directory of the node's records. It outlives a reboot.
 pub const HISTORY_ROOT: &str = "/var/lib/podshim/history";
@@ -39,51 +39,50 @@ pub struct Bounds {
     pub age: Duration,
 }
 
-impl Past {
-    /// Removes what may be a command or a secret: the programs of gates, and the output of the OCI runtime, probes and hooks.
-    /// Of such an output the end stays if it is an error of the system or an exit code.
-    pub fn forget_commands(&mut self) {
-        for container in &mut self.pod.mut_or_insert_default().containers {
-            container.gate = container.gate.split(':').next().unwrap_or_default().to_owned();
-            container.held_for = first_words(&container.held_for);
-        }
-        for event in &mut self.events.mut_or_insert_default().events {
-            event.text = match event.kind.enum_value_or_default() {
-                Kind::HELD => first_words(&event.text),
-                // The text is the hook's name.
-                Kind::HOOK_STARTED | Kind::HOOK_ENDED => std::mem::take(&mut event.text),
-                _ => last_words(&event.text),
-            };
-            if !event.failure.is_empty() {
-                // An event without a failure would look like a success.
-                let words = last_words(&event.failure);
-                event.failure = if words.is_empty() { "failed".to_owned() } else { words };
-            }
-        }
+/// Removes what may be a command or a secret: the programs of gates, and the output of the OCI runtime, probes and hooks.
+/// Of such an output the end stays if it is an error of the system or an exit code.
+pub fn forget_commands(past: &mut Past) {
+    for container in &mut past.pod.mut_or_insert_default().containers {
+        container.gate = container.gate.split(':').next().unwrap_or_default().to_owned();
+        container.held_for = first_words(&container.held_for);
     }
-
-    /// Its file, below the root: `NAMESPACE/TIME-POD-ID.past`.
-    pub fn file(&self) -> PathBuf {
-        let pod = self.pod.get_or_default();
-        let name = match pod.pod_name.as_str() {
-            "" => file_name(&pod.id),
-            name => file_name(name),
+    for event in &mut past.events.mut_or_insert_default().events {
+        event.text = match event.kind.enum_value_or_default() {
+            Kind::HELD => first_words(&event.text),
+            // The text is the hook's name.
+            Kind::HOOK_STARTED | Kind::HOOK_ENDED => std::mem::take(&mut event.text),
+            _ => last_words(&event.text),
         };
-        let file = format!("{:013}-{name}-{}.{EXTENSION}", self.ended_at_ms, short_id(&pod.id));
-        Path::new(&self.directory()).join(file)
-    }
-
-    /// The directory of its Kubernetes namespace; without Kubernetes, of containerd's.
-    fn directory(&self) -> String {
-        let pod = self.pod.get_or_default();
-        match pod.pod_namespace.as_str() {
-            "" => format!("containerd.{}", file_name(&pod.namespace)),
-            namespace => file_name(namespace),
+        if !event.failure.is_empty() {
+            // An event without a failure would look like a success.
+            let words = last_words(&event.failure);
+            event.failure = if words.is_empty() { "failed".to_owned() } else { words };
         }
     }
 }
 
-/// Writes a record, whole or not at all, and removes older ones beyond the bounds. `file` is [`Past::file`].
+/// A record's file, below the root: `NAMESPACE/TIME-POD-ID.past`.
+#[must_use]
+pub fn file_of(past: &Past) -> PathBuf {
+    let pod = past.pod.get_or_default();
+    let name = match pod.pod_name.as_str() {
+        "" => file_name(&pod.id),
+        name => file_name(name),
+    };
+    let file = format!("{:013}-{name}-{}.{EXTENSION}", past.ended_at_ms, short_id(&pod.id));
+    Path::new(&directory_of(past)).join(file)
+}
+
+/// The directory of a record's Kubernetes namespace; without Kubernetes, of containerd's.
+fn directory_of(past: &Past) -> String {
+    let pod = past.pod.get_or_default();
+    match pod.pod_namespace.as_str() {
+        "" => format!("containerd.{}", file_name(&pod.namespace)),
+        namespace => file_name(namespace),
+    }
+}
+
+/// Writes a record, whole or not at all, and removes older ones beyond the bounds. `file` is [`file_of`].
 ///
 /// # Errors
 /// The system's answer; no part of the record is left then.
@@ -310,7 +309,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::{Container, Event, EventsResponse, InspectResponse};
+    use control_api::{Container, Event, EventsResponse, InspectResponse};
 
     const AMPLE: Bounds = Bounds { size: 1 << 30, namespace_size: 1 << 30, age: Duration::from_secs(3600) };
 
@@ -321,11 +320,11 @@ mod tests {
             pod_namespace: namespace.to_owned(),
             ..Default::default()
         };
-        Past { version: crate::VERSION, pod: Some(pod).into(), ended_at_ms, ..Default::default() }
+        Past { version: control_api::VERSION, pod: Some(pod).into(), ended_at_ms, ..Default::default() }
     }
 
     fn keep(root: &Path, past: &Past, bounds: &Bounds) {
-        super::keep(root, &past.file(), &past.write_to_bytes().unwrap(), bounds).unwrap();
+        super::keep(root, &file_of(past), &past.write_to_bytes().unwrap(), bounds).unwrap();
     }
 
     fn names(root: &Path) -> Vec<String> {
@@ -391,7 +390,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("history");
         let cart = past("shop", "cart", 1);
-        let keep = || super::keep(&root, &cart.file(), &cart.write_to_bytes().unwrap(), &AMPLE);
+        let keep = || super::keep(&root, &file_of(&cart), &cart.write_to_bytes().unwrap(), &AMPLE);
         fs::write(&root, "mine").unwrap();
         keep().unwrap_err();
         assert_eq!(fs::read_to_string(&root).unwrap(), "mine");
@@ -403,7 +402,7 @@ mod tests {
         fs::remove_file(root.join("shop")).unwrap();
 
         fs::create_dir(root.join("shop")).unwrap();
-        let unfinished = root.join(cart.file()).with_extension(UNFINISHED);
+        let unfinished = root.join(file_of(&cart)).with_extension(UNFINISHED);
         std::os::unix::fs::symlink("/dev/full", unfinished).unwrap();
         assert_eq!(keep().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_dir(root.join("shop")).unwrap().count(), 0);
@@ -417,7 +416,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join(LOCK)).unwrap();
         let cart = past("shop", "cart", 1);
-        super::keep(root.path(), &cart.file(), &cart.write_to_bytes().unwrap(), &AMPLE).unwrap_err();
+        super::keep(root.path(), &file_of(&cart), &cart.write_to_bytes().unwrap(), &AMPLE).unwrap_err();
         assert_eq!(names(root.path()), ["cart"]);
 
         fs::create_dir(root.path().join(LOCK).join("directory.past")).unwrap();
@@ -456,7 +455,7 @@ mod tests {
             ..Default::default()
         })
         .into();
-        past.forget_commands();
+        forget_commands(&mut past);
         let bytes = past.write_to_bytes().unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         let texts: Vec<_> = past.events.events.iter().map(|event| event.text.as_str()).collect();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counts::PodCounts;
 use crate::replace::replace;
-use crate::text::printable;
+use control_api::text::printable;
 
 /// The file's name in a pod's directory.
 pub const FILE: &str = "pod.json";

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use crate::entry::Entry;
 use crate::replace::replace;
-use crate::text::printable;
 use crate::totals::{NAMESPACES, OTHERS, Totals, lock};
+use control_api::text::printable;
 
 /// The list's name below [`crate::paths::STATE_ROOT`]: a namespace on each line.
 pub const PLACES: &str = "totals.namespaces";
