@@ -29,6 +29,7 @@ mod async_file;
 mod detached_mount;
 mod helper_process;
 mod helper_thread;
+mod settings;
 mod systemd;
 #[cfg(test)]
 mod test_support;

@@ -16,7 +16,6 @@ mod give_up;
 mod launch;
 mod own_sandbox;
 mod pause;
-pub(crate) mod settings;
 mod start;
 mod state;
 #[cfg(test)]
@@ -24,6 +23,7 @@ mod tests;
 mod unannounced;
 mod undo;
 
+pub use crate::settings::{CallEnvironment, CgroupDriver, CreateOptions, RootSwitch, SessionKeyring};
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use command::errors_in;
@@ -34,5 +34,4 @@ pub use features::features;
 pub use finished::{CallEnd, FinishedCall, take_finished_calls};
 pub use give_up::GiveUp;
 pub use launch::Launched;
-pub use settings::{CallEnvironment, CgroupDriver, CreateOptions, RootSwitch, SessionKeyring};
 pub use state::{RuntimeState, RuntimeStatus};

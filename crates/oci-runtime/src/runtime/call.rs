@@ -11,7 +11,7 @@ use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::finished::{self, CallEnd, FinishedCall};
 use super::give_up::GiveUp;
-use super::settings::CgroupDriver;
+use crate::settings::CgroupDriver;
 use crate::{
     process::Process,
     reaper::{Child, Exit},

@@ -14,7 +14,7 @@ use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use super::settings::{CreateOptions, RootSwitch};
+use crate::settings::{CreateOptions, RootSwitch};
 use crate::{cgroup::Cgroup, stdio::ChildStdio};
 
 /// criu's working directory in a bundle, during a call.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::give_up::GiveUp;
-use super::settings::{CallEnvironment, CgroupDriver};
+use crate::settings::{CallEnvironment, CgroupDriver};
 use crate::{
     bundle::Bundle,
     cgroup::Hidden,

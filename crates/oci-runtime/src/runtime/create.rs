@@ -4,7 +4,7 @@ use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use super::settings::{CreateOptions, RootSwitch, SessionKeyring};
+use crate::settings::{CreateOptions, RootSwitch, SessionKeyring};
 use crate::stdio::ChildStdio;
 
 impl Container {

@@ -17,7 +17,7 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use super::settings::{CgroupDriver, SessionKeyring};
+use crate::settings::{CgroupDriver, SessionKeyring};
 use crate::{
     busy,
     cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},

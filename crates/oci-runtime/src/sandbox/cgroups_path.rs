@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::field::{NotUnderstood, not_done};
 use super::limits::Limits;
-use crate::runtime::settings::CgroupDriver;
+use crate::settings::CgroupDriver;
 
 /// What a scope without a slice is in (runc, crun).
 const USUAL_SLICE: &str = "system.slice";

@@ -25,7 +25,7 @@ use super::program;
 use super::request::{NamespaceKind, OPEN_FILES, SandboxRequest};
 use super::steps::{StandardStreams, Step, act};
 use crate::process::open_files_before;
-use crate::runtime::settings::SessionKeyring;
+use crate::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.
 const STACK: usize = 32 * 1024;

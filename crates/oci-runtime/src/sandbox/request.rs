@@ -19,7 +19,7 @@ use super::id_map::{IdMaps, id_maps};
 use super::limits::{self, Limits};
 use super::namespace;
 use crate::bundle::Bundle;
-use crate::runtime::settings::CgroupDriver;
+use crate::settings::CgroupDriver;
 use crate::systemd::{Manager, Property};
 
 /// A kind of namespace, and what the spec calls it.

@@ -1,4 +1,6 @@
 //! What a caller can choose for a runtime and for a create.
+//!
+//! Owns these words. Knows neither a runtime's arguments nor who makes a sandbox.
 
 use std::path::Path;
 
@@ -25,7 +27,7 @@ pub enum CallEnvironment {
 
 impl CallEnvironment {
     /// Its variables. What the shim's environment has already stays.
-    pub(super) fn variables(self) -> &'static [(&'static str, &'static str)] {
+    pub(crate) fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Shims => &[],
             Self::BriefGoProgram => &[("GOGC", "off"), ("GOMAXPROCS", "1")],
