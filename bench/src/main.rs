@@ -2,6 +2,8 @@
 //! containerd in the same run, and, where that is a floor, of the OCI runtime alone. Prints figures and checks nothing:
 //! on a busy machine the maximum shows the machine's load. Must run inside the instance's namespaces.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod chart;
 mod contender;

@@ -4,6 +4,8 @@
 //! what they mean: that is the shim's, which answers, and the commands', which ask. Opens no file: a shim's socket is found
 //! through `node-state`. Messages and service are generated from `proto/podshim/v1/pod.proto`.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod text;
 mod words;

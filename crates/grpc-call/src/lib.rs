@@ -18,6 +18,8 @@
 //! A gRPC stack is 300 kB and more, a sixth of the shim. What is left out for that: headers of the answer are not read, so a
 //! call that fails says only that it did ([`CallError::Refused`]); no compression; no second call.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod frame;
 pub mod message;

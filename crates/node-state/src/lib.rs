@@ -4,6 +4,8 @@
 //! Owns these files, their places and who may read them. Shims write them, commands read them, and either may find the other
 //! gone. Decides nothing of a pod, and asks no shim: that is `control-api`.
 
+#![forbid(unsafe_code)]
+
 pub mod calendar;
 pub mod counts;
 pub mod entry;

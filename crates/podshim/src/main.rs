@@ -1,5 +1,7 @@
 //! The binary `podshim`: parses the arguments, runs the command, and turns its outcome into an exit code.
 
+#![forbid(unsafe_code)]
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -8,6 +8,8 @@
 //! Files stand on floors, and none may import one above it: the parts of the state, the state, what an action or a report does
 //! to it (`actions`, `operations`, `completions`, `creation`, `reads`, `inspect`), the loop, the server.
 
+#![forbid(unsafe_code)]
+
 mod actions;
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;

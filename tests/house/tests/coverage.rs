@@ -7,7 +7,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use house::{root, rust_files};
 
 /// Rules of what is outside the core, which is all that scenarios run: containerd, the shim's own process, the node.
 const NO_SCENARIO: [&str; 8] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10", "N11"];
@@ -19,7 +21,7 @@ const FAULTS: &str = "CD";
 const HEAD: &str = "\
 # Which test guards which rule
 
-Written by `PODSHIM_REWRITE_COVERAGE=1 cargo nextest run -p pod-lifecycle --test coverage` from the names of the tests;
+Written by `PODSHIM_REWRITE_COVERAGE=1 cargo nextest run -p house --test coverage` from the names of the tests;
 that test fails if this page is stale or has a hole. Scenarios are the files of `crates/pod-lifecycle/tests/scenarios`, run
 on virtual time; e2e tests are those of `tests/tests`, on real containers, or the cases of `hack/vm-shutdown`; the others
 are next to the code. N3, N5 to N7, N10 and N11 speak of what is outside the core, and have no scenario.
@@ -102,10 +104,6 @@ struct Found {
     id: Id,
     kind: Kind,
     name: String,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
 /// The list entries of docs/rules.md, each with the first word of its section's title.
@@ -206,17 +204,6 @@ fn of_test(name: &str, kind: Kind, comment: &str, found: &mut Vec<Found>) {
     found.extend(ids.into_iter().map(|id| Found { id, kind, name: name.to_owned() }));
 }
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 fn tests(root: &Path) -> Vec<Found> {
     let mut found = Vec::new();
     let scenarios = root.join("crates/pod-lifecycle/tests/scenarios");
@@ -228,11 +215,13 @@ fn tests(root: &Path) -> Vec<Found> {
     for name in names {
         of_test(&name, Kind::Scenario, "", &mut found);
     }
-    let mut files = Vec::new();
-    sources(&root.join("crates"), &mut files);
-    sources(&root.join("tests"), &mut files);
-    files.sort();
-    for path in files {
+    let below = |folder: &str| {
+        rust_files(&root.join(folder))
+            .into_iter()
+            .map(|file| root.join(folder).join(file))
+            .collect::<Vec<_>>()
+    };
+    for path in [below("crates"), below("tests")].concat() {
         let kind = if path.starts_with(root.join("tests/tests")) { Kind::E2e } else { Kind::Unit };
         let (mut comment, mut is_test) = (String::new(), false);
         for line in fs::read_to_string(&path).expect("a source").lines().map(str::trim_start) {
@@ -337,13 +326,16 @@ fn rules_and_cases_are_kept_apart() {
         .filter(|(section, _)| section == "Cases")
         .flat_map(|(_, entry)| ids(entry, Which::All));
     assert_eq!(bare.filter(|id| id.of == Of::Rules).collect::<Vec<_>>(), [], "cases without their prefix");
-    let mut files = Vec::new();
-    for folder in ["crates", "tests"] {
-        sources(&root.join(folder), &mut files);
-    }
+    let below = |folder: &str| {
+        rust_files(&root.join(folder))
+            .into_iter()
+            .map(|file| root.join(folder).join(file))
+            .collect::<Vec<_>>()
+    };
+    let mut files = [below("crates"), below("tests")].concat();
     let scenarios = fs::read_dir(root.join("crates/pod-lifecycle/tests/scenarios")).expect("the scenarios");
     files.extend(scenarios.map(|entry| entry.expect("an entry").path()));
-    files.retain(|file| !file.ends_with("pod-lifecycle/tests/coverage.rs"));
+    files.retain(|file| !file.ends_with("house/tests/coverage.rs"));
     let mut like_rules = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).expect("a text");

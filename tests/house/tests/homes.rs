@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-mod sources;
-
-use sources::{sources, without_tests};
+use house::source::{comments, head};
+use house::{root, rust_files};
 
 const HEADING: &str = "## Where each rule is decided";
 
@@ -21,7 +20,7 @@ fn names(text: &str, id: &str) -> bool {
 }
 
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    root().join("crates")
 }
 
 fn page() -> String {
@@ -43,19 +42,8 @@ fn path_of(home: &str) -> String {
     if names_its_crate { home.to_owned() } else { format!("pod-lifecycle/src/{home}") }
 }
 
-/// The text at a file's head, as one line.
-fn head(text: &str) -> String {
-    text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect::<Vec<_>>().join(" ")
-}
-
 fn says_its_limit(head: &str) -> bool {
     head.split(". ").any(|sentence| LIMITS.iter().any(|limit| sentence.trim_start().starts_with(limit)))
-}
-
-/// The comments in a file's code: neither its head nor its tests.
-fn comments(text: &str) -> String {
-    let lines = without_tests(text).lines().filter(|line| !line.starts_with("//!"));
-    lines.filter_map(|line| Some(line.split_once("//")?.1)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -94,7 +82,8 @@ fn every_rule_has_one_home() {
 fn every_file_says_what_it_may_not_do() {
     let crates = crates();
     let mut files: Vec<String> = homes(&page()).map(|(home, _)| path_of(home)).collect();
-    sources(&crates, &crates.join("pod-lifecycle/src"), &mut files);
+    let core = rust_files(&crates.join("pod-lifecycle/src")).into_iter();
+    files.extend(core.map(|file| format!("pod-lifecycle/src/{file}")));
     files.retain(|file| !file.ends_with("/tests.rs"));
     assert!(files.len() > 100, "{} files", files.len());
     let silent: Vec<_> = files
@@ -108,8 +97,7 @@ fn every_file_says_what_it_may_not_do() {
 #[test]
 fn a_question_changes_nothing() {
     let folder = crates().join("pod-lifecycle/src/questions");
-    let mut files = Vec::new();
-    sources(&folder, &folder, &mut files);
+    let files = rust_files(&folder);
     assert!(files.len() > 10, "{} files", files.len());
     let text = |file: &String| fs::read_to_string(folder.join(file)).expect("a source");
     let changing: Vec<_> = files.iter().filter(|file| text(file).contains("&mut State")).collect();
