@@ -79,5 +79,9 @@ async fn d1_n10_after_a_killed_shim_no_frozen_process_is_left() -> Result<()> {
     Freezer::of(pod.pid("s1").await?)?.freeze().await?;
     e2e::instance::signal(pod.shim_pid()?, libc::SIGKILL)?;
     pod.wait_rid_of("thing", Duration::from_secs(5), is_of_a_shim).await?;
+    // containerd 1.7 removes no container of which it has not read that exit.
+    for name in ["app", "s1"] {
+        pod.wait_exited(name, SOON).await?;
+    }
     pod.remove().await
 }
