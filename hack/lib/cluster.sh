@@ -1,7 +1,7 @@
 # The control plane of hack/cluster: its network, certificates and processes. Needs lib/common.sh and lib/kubernetes.sh.
 # In a cluster's directory are: certificates (pki), a kubeconfig, a log and a pid for each process, `nodes` with the
 # number of nodes.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # variables for the caller
 
 # The network of the control plane and its nodes, in namespaces of their own: every cluster has the same addresses.
 CONTROL_ADDRESS=10.87.0.1 SERVICES=10.96.0.0/16 PODS=10.88.0.0/16

@@ -1,6 +1,6 @@
 # Writing an OCI image layout with a shell: hack/images and hack/image. The caller sets `layout`, the directory of the layout,
 # whose blobs/sha256 exists.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # variables of the caller
 
 # store FILE: moves FILE into the layout's blobs and prints its digest.
 store() {

@@ -1,5 +1,5 @@
 # The files of a package (hack/deb, hack/rpm, hack/image, hack/release).
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # variables for the caller
 
 # same_everywhere: takes away what the caller's environment would put into the files: languages, time zones, a umask, options of
 # tools, the compiler's flags and wrappers.
@@ -22,7 +22,6 @@ read_arguments() {
         *) die "unknown argument: $1 (see -h)" ;;
         esac
     done
-    # shellcheck disable=SC2034 # for the caller
     machine=$(machine_of "$arch")
 }
 

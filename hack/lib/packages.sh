@@ -23,6 +23,7 @@ PACKAGES=(
     "tests   patchelf              /usr/bin/patchelf"
     "tests   prometheus            /usr/bin/promtool"
     "tests   python3-prometheus-client /usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"
+    "tests   shellcheck            /usr/bin/shellcheck"
     "tests   zsh                   /usr/bin/zsh"
     "release jq                    /usr/bin/jq"
     "release patchelf              /usr/bin/patchelf"
