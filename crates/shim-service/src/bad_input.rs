@@ -25,7 +25,7 @@ pub fn runtime_options(input: &[u8]) {
     let pod =
         Any { type_url: "runtime.v1.PodSandboxConfig".to_owned(), value: input.to_vec(), ..Any::default() };
     if let Err(error) = PodConfig::of(Some(&pod)) {
-        assert!(!error.is_empty());
+        assert!(!error.to_string().is_empty());
     }
 }
 

@@ -4,21 +4,24 @@
 //! its namespaces and its runtime options. Never decides whether and when a process is created: `pod-lifecycle` does.
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
 use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Container;
 use oci_runtime::sandbox::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
-use pod_spec::{Parsed, SandboxMaker, kruise};
+use pod_spec::{InvalidPlan, Parsed, SandboxMaker, kruise};
+use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::cri::{self, SANDBOX_ID};
 use crate::details::CreateDetails;
 use crate::error::ServiceError;
 use crate::names::names;
-use crate::node;
+use crate::node::{self, NodeFileError};
 use crate::node_shutdown;
+use crate::pod_sandbox::error::SandboxError;
 use crate::pod_sandbox::{self, PodSandbox};
 use crate::resources::Resources;
 use crate::sandbox_requests;
@@ -61,15 +64,17 @@ fn prepare(
     id: &ContainerId,
     mut details: CreateDetails,
 ) -> Result<(Resources, ContainerSpec), ServiceError> {
-    let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
+    let invalid = |error: &dyn StdError| ServiceError::Invalid {
+        container: id.to_string(),
+        message: error.to_string(),
+    };
     let bundle = Bundle::new(&details.bundle);
-    let mut spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
-    cri::membership(id, &spec.annotations, &state.identity.id)
-        .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
+    let mut spec = bundle.read_spec().map_err(|error| invalid(&error))?;
+    cri::membership(id, &spec.annotations, &state.identity.id).map_err(|error| invalid(&error))?;
     if let Some(sandbox) = state.sandbox().filter(|sandbox| !sandbox.is(id)) {
-        spec = sandbox.adapt(&bundle, sandbox_requests::process_1(state)).map_err(invalid)?;
+        spec = sandbox.adapt(&bundle, sandbox_requests::process_1(state)).map_err(|error| invalid(&error))?;
     }
-    pod_sandbox::refuse_no_process(&spec).map_err(invalid)?;
+    pod_sandbox::refuse_no_process(&spec).map_err(|error| invalid(&error))?;
     state.identity.learn(&spec.annotations);
     names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
@@ -84,7 +89,7 @@ fn prepare(
             warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
             None
         }
-        Err(error) => return Err(invalid(error)),
+        Err(error) => return Err(invalid(&error)),
     };
     shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, &bundle, &spec)?;
     if let Some(sandbox) =
@@ -93,12 +98,12 @@ fn prepare(
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
     // `delete` must call the same runtime, even when no shim is left that knows which.
-    details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
+    details.options.save(&bundle).map_err(|error| invalid(&error))?;
     let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
     let mut core = cri::container_spec(id, &spec, details.origin(), plan);
     let mut container = runtime.container(id.as_str(), bundle);
     if state.is_pod_sandbox(id) {
-        container = process_1(state, container, &details).map_err(invalid)?;
+        container = process_1(state, container, &details).map_err(|error| invalid(&error))?;
     } else if core.kind == TaskKind::Sandbox {
         container = sandbox(state, container, &details);
     }
@@ -116,22 +121,24 @@ fn sandbox(state: &State, container: Container, details: &CreateDetails) -> Cont
             Ok(request) => return container.as_sandbox(request),
             Err(reason) => reason.to_string(),
         },
-        Err(mistake) => mistake,
+        Err(mistake) => mistake.to_string(),
     };
     info!(container = container.id(), reason, "the OCI runtime makes the sandbox");
     container
 }
 
 /// Of a sandbox of the Sandbox API, which has no image that the OCI runtime could run: process 1 of a shared pid namespace.
-fn process_1(state: &State, container: Container, details: &CreateDetails) -> Result<Container, String> {
+fn process_1(
+    state: &State,
+    container: Container,
+    details: &CreateDetails,
+) -> Result<Container, SandboxError> {
     if state.sandbox().is_some_and(PodSandbox::has_no_process) {
         return Ok(container);
     }
     match own_sandbox(&container, details) {
         Ok(request) => Ok(container.as_sandbox(request)),
-        Err(reason) => {
-            Err(format!("podshim cannot make process 1 of the pod's shared pid namespace: {reason}"))
-        }
+        Err(reason) => Err(SandboxError::Process1(reason)),
     }
 }
 
@@ -150,10 +157,22 @@ fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<Sandbox
     }
 }
 
+/// Why a pod's annotations are no plan.
+#[derive(Debug, Error)]
+enum AnnotationError {
+    #[error(transparent)]
+    Node(#[from] NodeFileError),
+    #[error(transparent)]
+    Plan(#[from] InvalidPlan),
+}
+
 /// Parses podshim's annotations, and what else can be a plan, within what the node's file allows. That file is read only
 /// if there are any. A pod without podshim's annotations must not depend on it: a mistake in it costs such a pod its plan
 /// (S1, S12). Of a settled plan they are read once: CRI gives each container those of its pod.
-fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
+fn read_annotations(
+    state: &mut State,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Parsed, AnnotationError> {
     let is_ours = |key: &str| key.starts_with(pod_spec::PREFIX);
     let declared: Vec<(&str, &str)> =
         cri::annotations(annotations).filter(|(key, _)| is_ours(key) || kruise::is_mark(key)).collect();
@@ -163,12 +182,12 @@ fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -
     }
     let node = match node::read(&state.context.node_file) {
         Err(mistake) if only_marks => {
-            warn!(mistake, "OpenKruise's marks are not read");
+            warn!(%mistake, "OpenKruise's marks are not read");
             return Ok(Parsed::default());
         }
         read => read?,
     };
-    let parsed = node.parse_pod(declared.iter().copied()).map_err(|error| error.to_string())?;
+    let parsed = node.parse_pod(declared.iter().copied())?;
     if !only_marks || parsed.plan.is_some() {
         state.have_read(&node, &declared);
     }

@@ -11,6 +11,7 @@ use pod_lifecycle::{
     TaskKind,
 };
 use pod_spec::{BoundedDuration, Plan, kruise};
+use thiserror::Error;
 
 /// The CRI plugin's: the id of the container's sandbox.
 pub const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
@@ -104,16 +105,27 @@ fn has_variable(spec: &Spec, name: &str) -> bool {
     variables.into_iter().any(|variable| variable.split_once('=').is_some_and(|(key, _)| key == name))
 }
 
+/// A container that this shim does not serve.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error(
+    "it is of the sandbox {sandbox:?}, and this shim serves {pod:?} (does a runtime's pod_annotations in containerd's configuration \
+     let io.containerd.* or io.kubernetes.* through?)"
+)]
+pub(crate) struct OfAnotherPod {
+    sandbox: String,
+    pod: String,
+}
+
 /// Checks that a container belongs to the pod `pod`. For CRI's containers the sandbox id decides, which CRI writes last and a
 /// pod's author cannot set. Any other annotation that names a group may be the author's, who could join another's pod with it.
 ///
 /// # Errors
-/// Which pod it belongs to instead, as a text for the caller.
+/// [`OfAnotherPod`].
 pub(crate) fn membership(
     id: &ContainerId,
     annotations: &BTreeMap<String, String>,
     pod: &str,
-) -> Result<(), String> {
+) -> Result<(), OfAnotherPod> {
     let sandbox = match container_type(annotations) {
         None => return Ok(()),
         Some(ContainerType::Sandbox) => id.as_str(),
@@ -122,10 +134,7 @@ pub(crate) fn membership(
     if sandbox == pod {
         return Ok(());
     }
-    Err(format!(
-        "it is of the sandbox {sandbox:?}, and this shim serves {pod:?} (does a runtime's pod_annotations in \
-                 containerd's configuration let io.containerd.* or io.kubernetes.* through?)"
-    ))
+    Err(OfAnotherPod { sandbox: sandbox.to_owned(), pod: pod.to_owned() })
 }
 
 /// The annotations as `pod-spec`'s parser takes them.
@@ -191,7 +200,7 @@ mod tests {
             ("c", &[container, (SANDBOX_ID, "attacker"), group]),
             ("c", &[container, group]),
         ] {
-            let refused = of(id, annotations).expect_err(id);
+            let refused = of(id, annotations).expect_err(id).to_string();
             assert!(refused.contains("this shim serves \"pod\""), "{refused}");
         }
     }

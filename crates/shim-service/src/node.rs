@@ -3,32 +3,61 @@
 //! Owns the file's bound. Its keys and values are `pod-spec`'s.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
-use pod_spec::Node;
+use pod_spec::{Node, NodeError};
+use thiserror::Error;
 
 /// The largest file that is read. The configuration is a few lines; a larger file is something else.
 const LIMIT: u64 = 64 * 1024;
 
+/// What is wrong with the node's file.
+#[derive(Debug, Error)]
+pub enum NodeFileError {
+    /// The system does not give it.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It has more bytes than are read.
+    #[error("{}: larger than {LIMIT} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line of it.
+    #[error("{}: {source}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line and the key.
+        source: Box<NodeError>,
+    },
+}
+
 /// Reads the file; where there is none, all defaults hold.
 ///
 /// # Errors
-/// What is wrong with it: the file, the line, the key.
-pub fn read(path: &Path) -> Result<Node, String> {
-    let wrong = |problem: &dyn std::fmt::Display| format!("{}: {problem}", path.display());
+/// [`NodeFileError`].
+pub fn read(path: &Path) -> Result<Node, NodeFileError> {
+    let unreadable = |source| NodeFileError::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Node::default()),
-        Err(error) => return Err(wrong(&error)),
+        Err(error) => return Err(unreadable(error)),
     };
     let mut text = String::new();
-    let length = file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    let length = file.take(LIMIT + 1).read_to_string(&mut text).map_err(unreadable)?;
     // Not cut off: a line that forbids something may stand at its end.
     if length as u64 > LIMIT {
-        return Err(wrong(&format_args!("larger than {LIMIT} bytes")));
+        return Err(NodeFileError::TooLarge { path: path.to_owned() });
     }
-    Node::parse(&text).map_err(|error| wrong(&error))
+    Node::parse(&text)
+        .map_err(|source| NodeFileError::Invalid { path: path.to_owned(), source: Box::new(source) })
 }
 
 #[cfg(test)]
@@ -44,7 +73,7 @@ mod tests {
         std::fs::write(&path, &line).unwrap();
         assert!(read(&path).is_ok());
         std::fs::write(&path, line + "forbid = [\"fatal\"]\n").unwrap();
-        let error = read(&path).unwrap_err();
+        let error = read(&path).unwrap_err().to_string();
         assert!(error.ends_with("config.toml: larger than 65536 bytes"), "{error}");
     }
 }

@@ -4,6 +4,7 @@
 //! elsewhere; whether it has ended is `pod-lifecycle`'s to say.
 
 pub(crate) mod config;
+pub(crate) mod error;
 mod spec;
 
 use std::fs;
@@ -24,6 +25,7 @@ use tracing::warn;
 use crate::clock::wall_now;
 use crate::spec_file;
 use config::{PodConfig, UserSharing};
+use error::SandboxError;
 
 /// How long a sandbox may wait for its Start. containerd 2.3 pulls the pause image in between, however long that takes; if it
 /// cannot, it undoes nothing (trap 32). The kubelet gives up RunPodSandbox after four minutes, twice its `runtimeRequestTimeout`.
@@ -58,19 +60,19 @@ impl PodSandbox {
     /// Makes what the containers share, and writes the sandbox's spec into its bundle.
     ///
     /// # Errors
-    /// In words for the caller; nothing is left then.
+    /// [`SandboxError`]; nothing is left then.
     pub(crate) fn make(
         id: &ContainerId,
         place: &Path,
         details: &SandboxDetails,
         sysctls: &[(String, String)],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SandboxError> {
         let config = details.config.clone();
-        let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
+        let read = |path: &str| {
+            fs::read(path).map_err(|source| SandboxError::Read { path: PathBuf::from(path), source })
+        };
         let of_node = String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned();
-        if let Some(reason) = spec::refusal(&config, &of_node) {
-            return Err(reason);
-        }
+        spec::refuse(&config, &of_node)?;
         let network = config.network(&details.netns_path)?;
         let hostname = match (network.is_some(), config.hostname.as_str()) {
             (true, name) if !name.is_empty() => name.to_owned(),
@@ -94,7 +96,7 @@ impl PodSandbox {
             hostname,
             network: network.clone(),
         };
-        let pins = Pins::make(place, &request).map_err(|error| error.to_string())?;
+        let pins = Pins::make(place, &request).map_err(SandboxError::Pins)?;
         let spec = spec::of_sandbox(id.as_str(), &config, network.as_deref(), &pins);
         let sandbox = Self {
             id: id.clone(),
@@ -107,9 +109,9 @@ impl PodSandbox {
             spec,
         };
         let path = details.bundle.join("config.json");
-        if let Err(error) = fs::write(&path, sandbox.spec.to_string()) {
+        if let Err(source) = fs::write(&path, sandbox.spec.to_string()) {
             sandbox.discard();
-            return Err(format!("cannot write {}: {error}", path.display()));
+            return Err(SandboxError::Write { path, source });
         }
         Ok(sandbox)
     }
@@ -174,13 +176,13 @@ impl PodSandbox {
     ///
     /// # Errors
     /// What it asks for and the sandbox does not have, or the file's error.
-    pub(crate) fn adapt(&self, bundle: &Bundle, process_1: Option<Pid>) -> Result<Spec, String> {
-        let Some(pins) = &self.pins else { return Err("the pod's sandbox has ended".to_owned()) };
+    pub(crate) fn adapt(&self, bundle: &Bundle, process_1: Option<Pid>) -> Result<Spec, SandboxError> {
+        let Some(pins) = &self.pins else { return Err(SandboxError::HasEnded) };
         let rewrite =
             spec::SpecRewrite { config: &self.config, network: self.network.as_deref(), pins, process_1 };
         spec_file::edit(bundle, |spec| rewrite.correct(spec).map_err(io::Error::other))
-            .map_err(|error| format!("cannot correct its config.json: {error}"))?;
-        bundle.read_spec().map_err(|error| error.to_string())
+            .map_err(SandboxError::Correct)?;
+        bundle.read_spec().map_err(SandboxError::Bundle)
     }
 
     /// The spec that StartSandbox answers.
@@ -222,12 +224,12 @@ fn with_defaults(config: &PodConfig, defaults: &[(String, String)]) -> Vec<(Stri
 /// A spec that names a process that cannot exist is refused: also where the pod has no such sandbox.
 ///
 /// # Errors
-/// The path, in words for the caller.
-pub(crate) fn refuse_no_process(spec: &Spec) -> Result<(), String> {
+/// [`SandboxError::OfNoProcess`].
+pub(crate) fn refuse_no_process(spec: &Spec) -> Result<(), SandboxError> {
     let namespaces = spec.linux.as_ref().map(|linux| linux.namespaces.as_slice()).unwrap_or_default();
     match spec::names_no_process(namespaces) {
         None => Ok(()),
-        Some(path) => Err(format!("its spec joins {}, a namespace of no process", path.display())),
+        Some(path) => Err(SandboxError::OfNoProcess { path: path.to_owned() }),
     }
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn create(
     let options =
         RuntimeOptions::load(&Bundle::new(&details.bundle)).map_err(|error| invalid(error.to_string()))?;
     let place = sandbox_directory(&state.context.state_directory);
-    let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state)).map_err(invalid)?;
+    let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state))
+        .map_err(|error| invalid(error.to_string()))?;
     name_entry(state, &sandbox);
     state.sandbox_made(sandbox);
     Ok(CreateDetails {
@@ -63,7 +64,7 @@ fn default_sysctls(state: &State) -> Vec<(String, String)> {
     match node::read(&state.context.node_file) {
         Ok(node) => node.sandbox_sysctls().to_vec(),
         Err(mistake) => {
-            warn!(mistake, "the node's default sysctls are not set");
+            warn!(%mistake, "the node's default sysctls are not set");
             Vec::new()
         }
     }

@@ -58,7 +58,10 @@ impl Sandbox for SandboxService {
         request: CreateSandboxRequest,
     ) -> ttrpc::Result<CreateSandboxResponse> {
         let config = PodConfig::of(request.options.as_ref())
-            .map_err(|message| ServiceError::Invalid { container: request.sandbox_id.clone(), message })?
+            .map_err(|error| ServiceError::Invalid {
+                container: request.sandbox_id.clone(),
+                message: error.to_string(),
+            })?
             .unwrap_or_else(|| PodConfig::without_cri(&request.netns_path));
         let sandbox = ContainerId::from(request.sandbox_id.as_str());
         let bundle = PathBuf::from(request.bundle_path);

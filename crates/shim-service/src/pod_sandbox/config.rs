@@ -10,7 +10,7 @@ use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::{Message, UnknownValueRef};
 
-const TYPE: &str = "runtime.v1.PodSandboxConfig";
+use super::error::{SandboxError, TYPE};
 
 /// `NamespaceMode`.
 const POD: u64 = 0;
@@ -93,14 +93,13 @@ impl PodConfig {
     /// Reads the message; `None` without one.
     ///
     /// # Errors
-    /// Another message, or none that can be read, in words for the caller.
-    pub(crate) fn of(options: Option<&Any>) -> Result<Option<Self>, String> {
+    /// Another message, or one that cannot be read.
+    pub(crate) fn of(options: Option<&Any>) -> Result<Option<Self>, SandboxError> {
         let Some(any) = options.filter(|any| !any.type_url.is_empty()) else { return Ok(None) };
         if any.type_url.rsplit('/').next() != Some(TYPE) {
-            return Err(format!("options of type {:?} are not known: use {TYPE}", any.type_url));
+            return Err(SandboxError::OtherOptions { type_url: any.type_url.clone() });
         }
-        let config = Self::read(&any.value).ok_or_else(|| format!("the {TYPE} cannot be read"))?;
-        Ok(Some(config))
+        Self::read(&any.value).map(Some).ok_or(SandboxError::Options)
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -125,16 +124,11 @@ impl PodConfig {
     /// CRI's network namespace, of a pod that is not in the node's. CRI makes it before CreateSandbox.
     ///
     /// # Errors
-    /// The pod needs a namespace of its own and the request names none: podshim never puts it into the node's instead. In
-    /// words for the caller.
-    pub(crate) fn network(&self, path: &str) -> Result<Option<PathBuf>, String> {
+    /// The pod needs a namespace of its own and the request names none.
+    pub(crate) fn network(&self, path: &str) -> Result<Option<PathBuf>, SandboxError> {
         match (self.namespaces.network, path) {
             (Sharing::Node, _) => Ok(None),
-            (Sharing::Pod, "") => Err(
-                "the pod's namespace_options.network is POD and netns_path is \"\": name the pod's network \
-                     namespace, or set NODE"
-                    .to_owned(),
-            ),
+            (Sharing::Pod, "") => Err(SandboxError::NoNetwork),
             (Sharing::Pod, path) => Ok(Some(PathBuf::from(path))),
         }
     }

@@ -14,6 +14,7 @@ use pod_spec::kruise;
 use serde_json::{Value, json};
 
 use super::config::{PidSharing, PodConfig, UserSharing};
+use super::error::SandboxError;
 use crate::cri::{CONTAINER_TYPE, SANDBOX, SANDBOX_ID, SANDBOX_NAME, SANDBOX_NAMESPACE, SANDBOX_UID};
 
 /// The namespace paths of a process that does not exist.
@@ -123,7 +124,7 @@ impl SpecRewrite<'_> {
     ///
     /// # Errors
     /// What it asks for and the sandbox does not have.
-    pub(crate) fn correct(&self, spec: &mut Value) -> Result<(), String> {
+    pub(crate) fn correct(&self, spec: &mut Value) -> Result<(), SandboxError> {
         self.correct_namespaces(spec)?;
         self.correct_mounts(spec);
         // The sandbox's count (11.4); `delete` reads a container's own when the shim is dead.
@@ -133,7 +134,7 @@ impl SpecRewrite<'_> {
         Ok(())
     }
 
-    fn correct_namespaces(&self, spec: &mut Value) -> Result<(), String> {
+    fn correct_namespaces(&self, spec: &mut Value) -> Result<(), SandboxError> {
         let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
         let Some(namespaces) = namespaces else { return Ok(()) };
         let mut kept = Vec::new();
@@ -156,7 +157,7 @@ impl SpecRewrite<'_> {
         Ok(())
     }
 
-    fn namespace(&self, kind: &str) -> Result<Substitute, String> {
+    fn namespace(&self, kind: &str) -> Result<Substitute, SandboxError> {
         let namespaces = self.config.namespaces;
         let joined = |path: Option<PathBuf>| path.map_or(Substitute::OfNode, Substitute::Joined);
         match kind {
@@ -171,11 +172,9 @@ impl SpecRewrite<'_> {
                 (PidSharing::Pod, Some(pid)) => {
                     Ok(Substitute::Joined(PathBuf::from(format!("/proc/{pid}/ns/pid"))))
                 }
-                (PidSharing::Pod, None) => {
-                    Err("it joins the pod's pid namespace, whose process 1 has ended".to_owned())
-                }
+                (PidSharing::Pod, None) => Err(SandboxError::NoProcess1),
             },
-            _ => Err(format!("it joins the pod's {kind} namespace, and the pod has none")),
+            _ => Err(SandboxError::NoNamespace { kind: kind.to_owned() }),
         }
     }
 
@@ -266,24 +265,19 @@ pub(crate) fn needs_process_1(config: &PodConfig) -> bool {
     config.namespaces.pid == PidSharing::Pod
 }
 
-/// Why podshim does not make such a sandbox, on a node of that name.
-pub(crate) fn refusal(config: &PodConfig, name_of_node: &str) -> Option<String> {
+/// Refuses a pod that cannot be one on a node of that name.
+///
+/// # Errors
+/// [`SandboxError`].
+pub(crate) fn refuse(config: &PodConfig, name_of_node: &str) -> Result<(), SandboxError> {
     let PodConfig { hostname, namespaces, .. } = config;
-    // As runc refuses a hostname without a uts namespace.
     if namespaces.network == Sharing::Node && !hostname.is_empty() && hostname != name_of_node {
-        return Some(format!(
-            "the pod's hostname is {hostname:?} and it has the node's network, and with that the node's name: leave hostname empty, \
-             or set namespace_options.network to POD"
-        ));
+        return Err(SandboxError::HostnameOfNode { hostname: hostname.clone() });
     }
-    let reason = match namespaces.user {
-        UserSharing::Pod(_) if namespaces.network == Sharing::Node => {
-            "a user namespace (hostUsers: false) with the node's network is not possible with sandboxer = \"shim\": use a runtime \
-             with sandboxer = \"podsandbox\" for this pod"
-        }
-        UserSharing::WithoutRoot => "its user namespace has no user or no group 0",
-        UserSharing::Unknown => "its user namespace can only be the pod's or the node's",
-        UserSharing::Node | UserSharing::Pod(_) => return None,
-    };
-    Some(reason.to_owned())
+    match namespaces.user {
+        UserSharing::Pod(_) if namespaces.network == Sharing::Node => Err(SandboxError::UserWithNodesNetwork),
+        UserSharing::WithoutRoot => Err(SandboxError::UserWithoutRoot),
+        UserSharing::Unknown => Err(SandboxError::UnknownUser),
+        UserSharing::Node | UserSharing::Pod(_) => Ok(()),
+    }
 }
