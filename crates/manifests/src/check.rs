@@ -5,6 +5,7 @@
 
 mod cost;
 mod elsewhere;
+mod gate_of_another;
 mod in_place;
 mod kruise;
 mod kubelets_own;

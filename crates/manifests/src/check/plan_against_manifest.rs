@@ -9,7 +9,7 @@ use pod_spec::{
 };
 
 use super::kruise::Marked;
-use super::{in_place, kubelets_own, own_restart, pod_restart, proposal, stop_signal};
+use super::{gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -53,6 +53,9 @@ pub fn check(
     let marked = Marked { file, template, annotations, plan, containers: &pair.containers };
     marked.check_plan(injected, findings);
     marked.check_barrier(|container| pair.awaited_by(container), findings);
+    for member in 0..plan.members.len() {
+        findings.extend(gate_of_another::of_member(file, member, plan, &pair.containers, annotations));
+    }
     for container in &pair.containers {
         pair.check_container(container, findings);
         pair.check_hold(container, findings);
