@@ -2,7 +2,9 @@
 //! with its effect. `hack/stress --hostile` runs all of them at once.
 
 mod all_at_once;
+mod children;
 mod files;
+mod leases;
 mod limits;
 mod locks;
 mod messages;
