@@ -7,6 +7,7 @@ pub mod abandoned;
 mod files;
 mod freezer;
 mod group;
+mod guard;
 mod kept;
 mod kernel_log;
 mod kill;
@@ -20,8 +21,9 @@ mod thaw;
 pub mod v1;
 pub mod v2;
 
-pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
+pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified, open_at_once};
 pub use group::{Cgroup, FreezeState, Stats};
+pub use guard::Guard;
 pub(crate) use kept::Hidden;
 pub use kept::KeptGroups;
 pub use kill::KillOutcome;

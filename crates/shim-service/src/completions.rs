@@ -145,12 +145,12 @@ fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
 
 /// Keeps a container's new process.
 fn keep_process(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
-    let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
+    let NewIncarnation { mut incarnation, held_back, cgroup, guard, exit, oom, limits: _ } = new;
     let pid = incarnation.process().pid();
     state.pids.remember(pid, id);
     if let (Some(resources), gate) = state.container_and_gate(id) {
         listen::begin(resources, &mut incarnation, gate, cgroup.as_ref());
-        resources.process_created(incarnation, held_back, cgroup);
+        resources.process_created(incarnation, held_back, cgroup, guard);
     }
     Watch { target: Target::init(id.clone()), exit, oom }
 }

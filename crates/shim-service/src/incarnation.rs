@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use oci_runtime::cgroup::{Cgroup, OomWatch};
+use oci_runtime::cgroup::{Cgroup, Guard, OomWatch};
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::reaper::ExitWatch;
 use oci_runtime::streams::{EndsOfTerminal, HeldBack, PendingAttempt, Streams, Terminal, UnusedFifos};
@@ -72,6 +72,7 @@ pub(crate) struct NewIncarnation {
     /// What the container's stdio may begin to move, now that the process exists.
     pub(crate) held_back: HeldBack,
     pub(crate) cgroup: Option<Rc<Cgroup>>,
+    pub(crate) guard: Option<Guard>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
     /// The limits that were applied to it beside those of its spec.

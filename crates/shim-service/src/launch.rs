@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::cgroup::{Cgroup, KeptGroups, OomWatch};
+use oci_runtime::cgroup::{Cgroup, Guard, KeptGroups, OomWatch};
 use oci_runtime::console::TerminalSize;
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::Charge;
@@ -265,8 +265,11 @@ impl Launcher {
                 )
                 .ok()
         });
+        // No program that a pod brings runs in podshim's own sandbox, nor sees its groups.
+        let guarded = cgroup.as_deref().filter(|_| !runtime.is_own_sandbox());
+        let guard = guarded.map(Guard::of);
         let incarnation = Incarnation::new(process, runtime_init, terminal);
-        Ok(NewIncarnation { incarnation, held_back, cgroup, exit, oom, limits: None })
+        Ok(NewIncarnation { incarnation, held_back, cgroup, guard, exit, oom, limits: None })
     }
 
     /// `runtime exec` with the streams of the request.

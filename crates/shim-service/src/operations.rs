@@ -291,6 +291,9 @@ fn kill_remaining(resources: &Resources, done: CompletionReporter) {
             KillOutcome::Remaining(pids) => {
                 Err(failure(format!("{} processes did not die within {KILL_LIMIT:?}", pids.len())))
             }
+            KillOutcome::Unlisted => {
+                Err(failure(format!("its processes could not be listed within {KILL_LIMIT:?}: a lease")))
+            }
         }
     });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::{Cgroup, Stats};
+use oci_runtime::cgroup::{Cgroup, Guard, Stats};
 use oci_runtime::console::TerminalSize;
 use oci_runtime::probe::Prober;
 use oci_runtime::process::Process;
@@ -98,6 +98,8 @@ struct LastIncarnation {
     pid: Pid,
     /// None if the process was gone before it could be looked up.
     cgroup: Option<Rc<Cgroup>>,
+    /// Keeps the container's processes from keeping podshim from the files of its groups. Stays until the next one has its own.
+    _guard: Option<Guard>,
 }
 
 impl Resources {
@@ -247,6 +249,7 @@ impl Resources {
         incarnation: Incarnation,
         held_back: HeldBack,
         cgroup: Option<Rc<Cgroup>>,
+        guard: Option<Guard>,
     ) {
         let pid = incarnation.process().pid();
         self.incarnation = Some(incarnation);
@@ -255,7 +258,7 @@ impl Resources {
         }
         self.counts.group_is(cgroup.as_deref());
         self.limits_are = LimitsAre::Written;
-        self.last = Some(LastIncarnation { pid, cgroup });
+        self.last = Some(LastIncarnation { pid, cgroup, _guard: guard });
         self.read_stats_of_scope();
         self.set_size();
     }

@@ -42,6 +42,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
                     format!("cgroup {cgroups_path}: processes {pids:?} are still in it"),
                 ));
             }
+            // One whose processes could not be listed is not removed while it has any.
         }
         match remove(&found.directories).await {
             // Busy without a member: the kernel is still removing a process, or the runtime died while it was putting

@@ -1,7 +1,13 @@
-//! Reads the kernel's small text files. An absent file or field counts as empty.
+//! Reads and writes the kernel's small text files. An absent file or field counts as empty.
+//!
+//! Owns how such a file is opened: never so that the caller waits. A container sees the files of its own groups, and a process with
+//! root's number needs no privilege for a lease on one (`F_SETLEASE`): an open then waits until the holder gives way, 45 s a file
+//! (`fs.lease-break-time`), and with `O_NONBLOCK` it fails at once. What podshim cannot do without is kept open (`guard`).
 
 use std::{
-    os::fd::OwnedFd,
+    fs::File,
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -107,11 +113,20 @@ impl Directory {
     /// Reads a whole file. Not `fs::read_to_string`: that asks for the length, which the kernel gives as 0, and starts
     /// with 32 bytes.
     pub(super) fn text(&self, file: &str) -> Option<String> {
-        let file = openat(&self.0, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+        self.read(file).ok()
+    }
+
+    /// The same with the reason why not.
+    ///
+    /// # Errors
+    /// `WouldBlock` if a process has a lease on it.
+    pub(super) fn read(&self, file: &str) -> io::Result<String> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&self.0, file, flags, Mode::empty())?;
         let (mut buffer, mut bytes) = ([0; USUAL_LENGTH], Vec::new());
         loop {
-            match read(&file, &mut buffer).ok()? {
-                0 => return String::from_utf8(bytes).ok(),
+            match read(&file, &mut buffer)? {
+                0 => return String::from_utf8(bytes).map_err(io::Error::other),
                 length => bytes.extend_from_slice(&buffer[..length]),
             }
         }
@@ -144,6 +159,32 @@ impl Directory {
         sizes.sort();
         sizes
     }
+}
+
+/// The text of a file that a process of a container may have opened too.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` if a process has a lease on it.
+pub(crate) fn read_at_once(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::new();
+    open_at_once(path.as_ref(), File::options().read(true))?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes into such a file, which is there.
+///
+/// # Errors
+/// As [`read_at_once`].
+pub(crate) fn write_at_once(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
+    open_at_once(path.as_ref(), File::options().write(true))?.write_all(text.as_bytes())
+}
+
+/// Opens such a file.
+///
+/// # Errors
+/// As [`read_at_once`].
+pub(crate) fn open_at_once(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
+    options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// A number, or `max` for no limit.

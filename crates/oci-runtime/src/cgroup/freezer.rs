@@ -3,12 +3,21 @@
 //! Owns the thaw: a group that this module has frozen never stays frozen, but for that of podshim's own sandbox which its
 //! user pauses. The OCI runtime pauses a container; podshim thaws one if the runtime fails to.
 
-use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::group::{Cgroup, FreezeState, collect_pids};
+use super::{
+    files::{open_at_once, write_at_once},
+    group::{Cgroup, FreezeState, Members},
+};
 
 /// How long members may take to stop; one in uninterruptible sleep does not stop.
 const FREEZE_LIMIT: Duration = Duration::from_millis(200);
@@ -17,8 +26,10 @@ const FREEZE_POLL: Duration = Duration::from_millis(1);
 /// A frozen group. Dropping it lets the members run; those with a deadly signal pending then die.
 #[derive(Debug)]
 pub(super) struct FrozenGroup {
-    /// `None` once it shall stay frozen.
-    state: Option<PathBuf>,
+    /// `None` once it shall stay frozen. Open from before the freeze on: no process can have a lease on it meanwhile, which would keep
+    /// the group from being thawed.
+    state: Option<File>,
+    path: PathBuf,
     thawed: &'static str,
 }
 
@@ -50,7 +61,7 @@ impl Cgroup {
 
     /// Lets every member run, no matter what froze them. A missing freezer is no error.
     pub(crate) fn thaw(&self) -> io::Result<()> {
-        self.freezer().map_or(Ok(()), |(state, _, thawed)| fs::write(state, thawed))
+        self.freezer().map_or(Ok(()), |(state, _, thawed)| write_at_once(state, thawed))
     }
 
     /// Keeps the members from forking, so that a list of them is complete. `None` if the container has no freezer of
@@ -58,37 +69,43 @@ impl Cgroup {
     ///
     /// Waits, within a limit, until the last member is frozen: one in the middle of a fork still makes its child.
     pub(super) async fn freeze(&self) -> Option<FrozenGroup> {
-        let (state, frozen, thawed) = self.freezer()?;
-        let mut members = BTreeSet::new();
-        collect_pids(state.parent()?, &mut members);
+        let (path, frozen, thawed) = self.freezer()?;
         // Never freeze the shim itself: it could not thaw again.
-        if members.contains(&nix::unistd::getpid()) {
+        if Members::below(path.parent()?).pids.contains(&nix::unistd::getpid()) {
             return None;
         }
+        let cannot = |error: io::Error| {
+            debug!(%error, state = %path.display(), "cannot freeze the cgroup: its processes are signalled while they run");
+        };
+        let state = open_at_once(&path, File::options().write(true));
+        let state = state.and_then(|state| state.write_all_at(frozen.as_bytes(), 0).map(|()| state));
+        let state = state.map_err(cannot).ok()?;
+        let group = FrozenGroup { state: Some(state), path: path.clone(), thawed };
         let deadline = Instant::now() + FREEZE_LIMIT;
-        let mut guard = None;
-        loop {
-            // v1 does not freeze members that the first write missed; write again.
-            if let Err(error) = fs::write(&state, frozen) {
-                debug!(%error, state = %state.display(), "cannot freeze the cgroup: its processes are signalled while they run");
-                return guard;
-            }
-            guard.get_or_insert_with(|| FrozenGroup { state: Some(state.clone()), thawed });
-            if self.freeze_state() == FreezeState::Frozen || Instant::now() >= deadline {
-                return guard;
-            }
+        while self.freeze_state() != FreezeState::Frozen && Instant::now() < deadline {
             tokio::time::sleep(FREEZE_POLL).await;
+            // v1 does not freeze members that the write before missed.
+            if let Err(error) = group.write(frozen) {
+                cannot(error);
+                break;
+            }
         }
+        Some(group)
+    }
+}
+
+impl FrozenGroup {
+    fn write(&self, text: &str) -> io::Result<()> {
+        self.state.as_ref().map_or(Ok(()), |state| state.write_all_at(text.as_bytes(), 0))
     }
 }
 
 impl Drop for FrozenGroup {
     fn drop(&mut self) {
-        if let Some(state) = &self.state
-            && let Err(error) = fs::write(state, self.thawed)
-            && state.exists()
+        if let Err(error) = self.write(self.thawed)
+            && self.path.exists()
         {
-            warn!(%error, state = %state.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
+            warn!(%error, state = %self.path.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
         }
     }
 }

@@ -49,7 +49,7 @@ impl Cgroup {
     /// Call it for a container's init after `create`: before, the init may still be in the shim's groups. Fails with
     /// `NotFound` if the process is gone.
     pub fn of_pid(pid: Pid) -> io::Result<Self> {
-        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let membership = files::read_at_once(format!("/proc/{pid}/cgroup"))?;
         // Avoid the mount table: it grows with the node's pods, and with 160 of them it took an eighth of a shim's
         // processor time.
         if let Some(cgroup) = Self::at_customary_place(pid, &membership) {
@@ -71,7 +71,7 @@ impl Cgroup {
             Self::V2(_) => true,
             Self::V1(hierarchies) => hierarchies.directories().all(Path::is_dir),
         };
-        let is_member = members_of(cgroup.process_directory()?).contains(&pid);
+        let is_member = members_of(cgroup.process_directory()?).ok()?.contains(&pid);
         (complete && is_member).then_some(cgroup)
     }
 
@@ -126,13 +126,14 @@ impl Cgroup {
         }
     }
 
-    /// All processes in the group and the groups below it; empty when the group is gone.
+    /// All processes in the group and the groups below it, as far as they can be listed; empty when the group is gone.
     pub fn pids(&self) -> BTreeSet<Pid> {
-        let mut pids = BTreeSet::new();
-        if let Some(directory) = self.process_directory() {
-            collect_pids(directory, &mut pids);
-        }
-        pids
+        self.members().pids
+    }
+
+    /// The same, with what could not be listed.
+    pub(crate) fn members(&self) -> Members {
+        self.process_directory().map(Members::below).unwrap_or_default()
     }
 
     /// Whether the group is frozen; `Thawed` when there is no freezer.
@@ -167,20 +168,51 @@ impl Cgroup {
     }
 }
 
-/// The processes directly in a group, not in those below it.
-pub(super) fn members_of(directory: &Path) -> Vec<Pid> {
-    // A group may vanish between listing and reading: then it has no members.
-    let text = Directory::open(directory).and_then(|group| group.text("cgroup.procs")).unwrap_or_default();
-    // 0 means a process that is not visible in the shim's pid namespace; it cannot be signalled.
-    let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
-    numbers.map(Pid::from_raw).collect()
+/// The processes of a group and of those inside of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) pids: BTreeSet<Pid>,
+    /// How many of these groups have a list that a process keeps from being read, by a lease.
+    pub(crate) unread: usize,
 }
 
-pub(super) fn collect_pids(directory: &Path, pids: &mut BTreeSet<Pid>) {
-    pids.extend(members_of(directory));
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_pids(&entry.path(), pids);
+impl Members {
+    pub(super) fn below(directory: &Path) -> Self {
+        let mut members = Self::default();
+        members.add(directory);
+        members
+    }
+
+    /// Whether no process is there for certain.
+    pub(crate) fn are_none(&self) -> bool {
+        self.pids.is_empty() && self.unread == 0
+    }
+
+    fn add(&mut self, directory: &Path) {
+        match members_of(directory) {
+            Ok(pids) => self.pids.extend(pids),
+            Err(_) => self.unread += 1,
+        }
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.add(&entry.path());
+            }
         }
     }
+}
+
+/// The processes directly in a group, not in those below it.
+///
+/// # Errors
+/// Only `WouldBlock`: a process has a lease on the list.
+pub(super) fn members_of(directory: &Path) -> io::Result<Vec<Pid>> {
+    let text = match Directory::open(directory).map(|group| group.read("cgroup.procs")) {
+        Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+        // A group may vanish between listing and reading: then it has no members.
+        None | Some(Err(_)) => String::new(),
+        Some(Ok(text)) => text,
+    };
+    // 0 means a process that is not visible in the shim's pid namespace; it cannot be signalled.
+    let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
+    Ok(numbers.map(Pid::from_raw).collect())
 }

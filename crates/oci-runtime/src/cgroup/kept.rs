@@ -23,6 +23,7 @@ use tracing::warn;
 
 use super::{
     abandoned::{self, Found},
+    files::read_at_once,
     group::Cgroup,
 };
 use crate::helper_thread;
@@ -176,12 +177,12 @@ fn restore(limits: &[Limit]) {
 
 impl Limit {
     fn read(path: PathBuf) -> Option<Self> {
-        let text = fs::read_to_string(&path).ok()?;
+        let text = read_at_once(&path).ok()?;
         Some(Self { path, text })
     }
 
     fn write(&self) -> io::Result<()> {
-        let now = fs::read_to_string(&self.path)?;
+        let now = read_at_once(&self.path)?;
         if now == self.text {
             return Ok(());
         }

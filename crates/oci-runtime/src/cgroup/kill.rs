@@ -2,13 +2,16 @@
 //!
 //! Owns the order of pinning a process and checking that it still is a member. Signals nothing outside of the group.
 
-use std::{collections::BTreeSet, fs, io, time::Duration};
+use std::{collections::BTreeSet, io, time::Duration};
 
 use nix::unistd::Pid;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::group::{Cgroup, FreezeState};
+use super::{
+    files::write_at_once,
+    group::{Cgroup, FreezeState},
+};
 use crate::process::{Process, SignalNumber};
 
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
@@ -24,6 +27,8 @@ pub enum KillOutcome {
     /// These were still there at the deadline (in uninterruptible sleep, for example), or were never touched because
     /// the shim itself is among them.
     Remaining(BTreeSet<Pid>),
+    /// None of them could be listed at the deadline, but another process keeps a list of them from being read (`guard`).
+    Unlisted,
 }
 
 impl Cgroup {
@@ -40,18 +45,21 @@ impl Cgroup {
         }
         if let Self::V2(directory) = self {
             // From Linux 5.14: one write, which no fork can outrun. Without it the loop below does the work.
-            if let Err(error) = fs::write(directory.join("cgroup.kill"), "1") {
+            if let Err(error) = write_at_once(directory.join("cgroup.kill"), "1") {
                 debug!(%error, directory = %directory.display(), "cannot write cgroup.kill: the shim kills the processes one by one");
             }
         }
         let mut pause = KILL_POLL_FIRST;
         loop {
-            let pids = self.pids();
-            if pids.is_empty() {
+            let members = self.members();
+            if members.are_none() {
                 return KillOutcome::Empty;
             }
             if Instant::now() >= deadline {
-                return KillOutcome::Remaining(pids);
+                return match members.pids.is_empty() {
+                    true => KillOutcome::Unlisted,
+                    false => KillOutcome::Remaining(members.pids),
+                };
             }
             self.kill_members().await;
             // No event reports that a v1 group has become empty.
@@ -70,7 +78,7 @@ impl Cgroup {
             return;
         }
         if let Self::V2(directory) = self
-            && fs::write(directory.join("cgroup.kill"), "1").is_ok()
+            && write_at_once(directory.join("cgroup.kill"), "1").is_ok()
         {
             return;
         }

@@ -11,7 +11,7 @@ use std::{
 
 use nix::{errno::Errno, unistd::Pid};
 
-use super::files::MOUNT_POINT;
+use super::files::{MOUNT_POINT, read_at_once, write_at_once};
 use super::group::Cgroup;
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ impl Membership {
     /// That of a container whose init runs. `None` if it has no groups of its own: where the shim is too, they do not show
     /// which process is the container's.
     pub(crate) fn of(cgroup: &Cgroup, init: Pid) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{init}/cgroup")).ok()?;
+        let text = read_at_once(format!("/proc/{init}/cgroup")).ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let (controller, entered) = match cgroup {
             Cgroup::V2(directory) => ("", vec![("", directory.clone())]),
@@ -70,7 +70,7 @@ impl Membership {
 
     /// Whether a process is in the container's groups or below them.
     pub(crate) fn has(&self, pid: Pid) -> bool {
-        fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| self.is_at(&text))
+        read_at_once(format!("/proc/{pid}/cgroup")).is_ok_and(|text| self.is_at(&text))
     }
 
     fn is_at(&self, text: &str) -> bool {
@@ -86,10 +86,10 @@ impl Membership {
         // for each group; `cgroup.procs` takes 16 ms for the first one.
         let file = if self.controller.is_empty() { "cgroup.procs" } else { "tasks" };
         for directory in &self.directories {
-            match fs::write(directory.join(file), "0") {
+            match write_at_once(directory.join(file), "0") {
                 // v2: the container has groups of its own below, and no process may be beside them (systemd in it).
                 Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => {
-                    fs::write(self.directory_of_init(directory)?.join("cgroup.procs"), "0")?;
+                    write_at_once(self.directory_of_init(directory)?.join("cgroup.procs"), "0")?;
                 }
                 entered => entered?,
             }
@@ -108,7 +108,7 @@ impl Membership {
     }
 
     fn directory_of_init(&self, directory: &Path) -> io::Result<PathBuf> {
-        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.init))?;
+        let text = read_at_once(format!("/proc/{}/cgroup", self.init))?;
         let below =
             path_in(&text, &self.controller).and_then(|path| Path::new(path).strip_prefix(&self.path).ok());
         below.map(|below| directory.join(below)).ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -18,7 +18,7 @@ use nix::unistd::getpid;
 use tracing::{info, warn};
 
 use super::{
-    files::Directory,
+    files::{Directory, write_at_once},
     group::{Cgroup, members_of},
 };
 use crate::helper_thread;
@@ -99,7 +99,12 @@ impl Freezer {
     }
 
     fn is_wanted(&self, group: &Path) -> bool {
-        Directory::open(group).is_some_and(|group| group.number(self.wanted) == Some(1))
+        match Directory::open(group).map(|group| group.read(self.wanted)) {
+            Some(Ok(text)) => text.trim() == "1",
+            // A process has a lease on it: the group may be frozen, and to thaw one that is not changes nothing.
+            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
+            None => false,
+        }
     }
 
     /// Returns how many groups were frozen, or the first error after it has tried all.
@@ -112,7 +117,7 @@ impl Freezer {
         let mut waiting = vec![self.directory.clone()];
         while let Some(group) = waiting.pop() {
             if self.is_wanted(&group) {
-                match fs::write(group.join(self.state), self.thawed) {
+                match write_at_once(group.join(self.state), self.thawed) {
                     Ok(()) => thawed += 1,
                     // It may be gone by now.
                     Err(error) if group.exists() => failed = failed.or(Some(error)),
@@ -132,6 +137,6 @@ impl Freezer {
     fn holds_the_shim(&self) -> bool {
         let own = Cgroup::of_pid(getpid()).ok().and_then(|own| own.subtree_freezer());
         own.is_some_and(|own| own.directory.starts_with(&self.directory))
-            || members_of(&self.directory).contains(&getpid())
+            || members_of(&self.directory).is_ok_and(|members| members.contains(&getpid()))
     }
 }

@@ -79,7 +79,7 @@ impl Groups {
     /// all of them are killed.
     pub(crate) fn occupied(&self) -> Option<&Path> {
         // Each hierarchy by itself: another caller may have made a group in one of them alone.
-        let is_occupied = |directory: &&Path| !Cgroup::V2(directory.to_path_buf()).pids().is_empty();
+        let is_occupied = |directory: &&Path| !Cgroup::V2(directory.to_path_buf()).members().are_none();
         self.0.iter().map(|group| &*group.directory).find(is_occupied)
     }
 
