@@ -4,6 +4,9 @@
 //! all. So as long as podshim has a file open, no process can keep podshim from opening it once more, nor any other reader of the node,
 //! as cAdvisor. Only opens; never reads or writes.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::{File, OpenOptions},
     path::Path,

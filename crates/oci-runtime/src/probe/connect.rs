@@ -17,11 +17,7 @@ use nix::{
     errno::Errno,
     ifaddrs::getifaddrs,
     poll::PollFlags,
-    sched::{CloneFlags, setns},
-    sys::{
-        socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt},
-        stat::fstat,
-    },
+    sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt},
 };
 
 use super::deadline::{Connection, Failed, now, wait_for};
@@ -66,13 +62,11 @@ pub(super) fn connect(
     home: HomeNetwork,
     deadline: Duration,
 ) -> Result<(Connection, SocketAddr), Failed> {
-    let namespace = match process.open_namespace("net") {
-        Ok(namespace) => OwnedFd::from(namespace),
-        Err(error) => {
-            return Err(Failed::Because(format!("cannot be probed: no network namespace: {error}")));
-        }
-    };
-    let addresses = addresses_in(&namespace, endpoint, home).map_err(|error| {
+    process.enter_network().map_err(|error| {
+        Failed::Because(format!("cannot be probed: no network namespace: {error}"))
+    })?;
+    let own = HomeNetwork::of_this_thread();
+    let addresses = own.and_then(|own| addresses(endpoint.host, home.owner_of(own))).map_err(|error| {
         Failed::Because(match error.raw_os_error() {
             Some(libc::EADDRNOTAVAIL) => "is not an address of the container".to_owned(),
             _ => format!("cannot be probed: {error}"),
@@ -118,13 +112,6 @@ fn connect_to(address: SocketAddr, until: Duration) -> Result<TcpStream, Failed>
     Ok(socket.into())
 }
 
-/// The addresses to try. The calling thread stays in that namespace.
-fn addresses_in(namespace: &OwnedFd, endpoint: Endpoint, home: HomeNetwork) -> io::Result<Vec<IpAddr>> {
-    let owner = home.owner_of(namespace)?;
-    setns(namespace, CloneFlags::CLONE_NEWNET)?;
-    addresses(endpoint.host, owner)
-}
-
 /// The addresses to try, in this order, in the thread's network namespace. Fails with EADDRNOTAVAIL for a host that is
 /// not one of its addresses.
 pub(super) fn addresses(host: Option<IpAddr>, owner: NamespaceOwner) -> io::Result<Vec<IpAddr>> {
@@ -151,20 +138,22 @@ pub(super) enum NamespaceOwner {
 }
 
 /// The network namespace in which the shim is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HomeNetwork(u64, u64);
 
 impl HomeNetwork {
     /// Call it before the calling thread enters another namespace.
     pub(super) fn of_this_thread() -> io::Result<Self> {
-        let own = fs::metadata("/proc/thread-self/ns/net")?;
-        Ok(Self(own.dev(), own.ino()))
+        Self::at("/proc/thread-self/ns/net")
     }
 
-    pub(super) fn owner_of(self, namespace: &OwnedFd) -> io::Result<NamespaceOwner> {
-        let other = fstat(namespace.as_fd())?;
-        let is_own = (self.0, self.1) == (other.st_dev, other.st_ino);
-        Ok(if is_own { NamespaceOwner::Node } else { NamespaceOwner::Pod })
+    pub(super) fn at(path: &str) -> io::Result<Self> {
+        let namespace = fs::metadata(path)?;
+        Ok(Self(namespace.dev(), namespace.ino()))
+    }
+
+    pub(super) fn owner_of(self, other: Self) -> NamespaceOwner {
+        if self == other { NamespaceOwner::Node } else { NamespaceOwner::Pod }
     }
 }
 

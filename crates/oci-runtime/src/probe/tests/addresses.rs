@@ -144,7 +144,7 @@ fn u2_of_the_nodes_own_network_only_the_loopback_is_tried() {
     in_a_pod(async |process| {
         let home = HomeNetwork::of_this_thread().unwrap();
         let owner_of =
-            |process: &Process| home.owner_of(&process.open_namespace("net").unwrap().into()).unwrap();
+            |process: &Process| home.owner_of(HomeNetwork::at(&format!("/proc/{}/ns/net", process.pid())).unwrap());
         assert_eq!(owner_of(process), NamespaceOwner::Pod);
         let this = Process::open(nix::unistd::getpid()).unwrap();
         assert_eq!(owner_of(&this), NamespaceOwner::Node);

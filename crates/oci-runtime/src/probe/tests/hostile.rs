@@ -2,6 +2,7 @@
 
 use std::{
     net::TcpStream,
+    os::fd::AsRawFd,
     path::PathBuf,
     sync::{
         Arc,
@@ -212,5 +213,20 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         assert_eq!(check("/shared/inside").await, ProbeResult::Success);
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
+    });
+}
+
+/// Any process of a pod shares its network namespace, and with root's number it needs no privilege for a lease on the namespace's file.
+#[test]
+fn u2_a_lease_on_the_pods_network_namespace_fails_no_probe() {
+    with_listener(async |process, listener| {
+        // SAFETY: ignoring a signal installs no handler. The kernel sends it when it breaks a lease.
+        unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+        let namespace = process.open_namespace("net").unwrap();
+        // SAFETY: only numbers are passed.
+        let taken = unsafe { libc::fcntl(namespace.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+        assert_eq!(taken, 0, "{}", io::Error::last_os_error());
+        let result = within(tcp(process, loopback(&listener), TIMEOUT)).await;
+        assert_eq!(result, ProbeResult::Success);
     });
 }
