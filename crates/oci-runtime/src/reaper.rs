@@ -34,11 +34,16 @@ use crate::{
     process::{self, Process},
 };
 
+mod pace;
 mod release;
 #[cfg(test)]
 mod tests;
+mod traced;
 
-use self::release::Releases;
+use self::{
+    pace::{Pace, Step},
+    release::Releases,
+};
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
@@ -312,8 +317,9 @@ impl Reaper {
     }
 
     async fn run(self, mut signals: SignalStream) {
+        let mut pace = Pace::default();
         loop {
-            self.reap_all(&mut signals).await;
+            self.reap_all(&mut signals, &mut pace).await;
             // SIGCHLDs coalesce: one wake-up may stand for many exits, so reap_all takes them all.
             if signals.recv().await.is_none() {
                 return;
@@ -321,79 +327,153 @@ impl Reaper {
         }
     }
 
-    async fn reap_all(&self, signals: &mut SignalStream) {
+    async fn reap_all(&self, signals: &mut SignalStream, pace: &mut Pace) {
+        let mut was_known = false;
         loop {
-            let (pid, is_own) = match busy::during("exits", || self.record_next()) {
+            let found = match busy::during("exits", || self.record_next()) {
                 Ok(Some(found)) => found,
+                // Nothing has ended: a child has stopped or goes on. Without an end a container could keep the thread at that.
+                Ok(None) if !was_known => return self.rest(signals, pace).await,
                 Ok(None) => return,
                 Err(error) => {
                     error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
                     return;
                 }
             };
-            let released = match is_own {
-                true => busy::during("exits", || release::now(pid)),
-                false => self.release_beside(pid, signals).await,
-            };
-            self.table.borrow_mut().recorded.remove(&pid);
-            if let Err(error) = released {
-                // Continuing would spin: the same zombie comes first again.
-                error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
-                return;
+            match found {
+                Found::Dead(dead) => {
+                    if let Err(error) = self.release(dead, signals).await {
+                        // Continuing would spin: the same zombie comes first again.
+                        error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
+                        return;
+                    }
+                    was_known |= dead.whose != Whose::Unknown;
+                    if dead.whose == Whose::Unknown {
+                        self.rest(signals, pace).await;
+                    }
+                }
+                Found::Traced(pid) => {
+                    if let Err(error) = busy::during("exits", || traced::let_go(pid)) {
+                        // As a rule it has just been killed.
+                        debug!(%pid, %error, "cannot let a traced process go");
+                    }
+                    self.rest(signals, pace).await;
+                }
             }
         }
     }
 
-    /// The next dead process, and whether it is one of the shim's own commands, which no container gives the kernel work with.
-    fn record_next(&self) -> io::Result<Option<(Pid, bool)>> {
-        let Some((pid, exit, used)) = peek(libc::P_ALL, 0)? else { return Ok(None) };
-        let is_own = self.table.borrow().own.contains_key(&pid);
-        self.record(pid, exit, used);
-        Ok(Some((pid, is_own)))
+    /// After what is nothing to podshim. Whether a process that a caller waits for has ended is looked at one by one, as such a child may
+    /// come first in each look at all of them.
+    async fn rest(&self, signals: &mut SignalStream, pace: &mut Pace) {
+        if pace.count().await == Step::AtOnce {
+            return;
+        }
+        for dead in busy::during("exits", || self.record_watched()) {
+            if let Err(error) = self.release(dead, signals).await {
+                error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
+            }
+        }
+    }
+
+    /// The next child that the kernel shows.
+    fn record_next(&self) -> io::Result<Option<Found>> {
+        Ok(match peek(libc::P_ALL, 0)? {
+            None => None,
+            Some(Seen::Traced(pid)) => Some(Found::Traced(pid)),
+            Some(Seen::Exited(pid, exit, used)) => Some(Found::Dead(self.record(pid, exit, used))),
+        })
+    }
+
+    async fn release(&self, dead: Dead, signals: &mut SignalStream) -> io::Result<()> {
+        let released = match dead.whose {
+            Whose::Own => busy::during("exits", || release::now(dead.pid)),
+            Whose::Callers | Whose::Unknown => self.release_beside(dead.pid, signals).await,
+        };
+        self.table.borrow_mut().recorded.remove(&dead.pid);
+        released
     }
 
     /// Frees the pid of a container's process, which may take seconds (H3). It hides other dead processes from a look at all of them
-    /// meanwhile; those that a caller waits for are looked at one by one.
+    /// meanwhile; those that a caller waits for are looked at one by one: at once, as one SIGCHLD may stand for two exits, and then at
+    /// each further one.
     async fn release_beside(&self, pid: Pid, signals: &mut SignalStream) -> io::Result<()> {
         let mut released = pin!(self.releases.release(pid));
+        let mut pace = Pace::default();
         loop {
+            busy::during("exits", || self.record_watched());
             tokio::select! {
                 biased;
                 result = &mut released => return result,
                 signal = signals.recv() => match signal {
-                    Some(()) => busy::during("exits", || self.record_watched()),
+                    Some(()) => drop(pace.count().await),
                     None => return released.await,
                 },
             }
         }
     }
 
-    fn record_watched(&self) {
+    /// Those that have ended, and not been recorded before.
+    fn record_watched(&self) -> Vec<Dead> {
         let watched: Vec<Pid> = self.table.borrow().watched.keys().copied().collect();
-        for pid in watched {
-            if let Ok(Some((_, exit, used))) = peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
-                self.record(pid, exit, used);
+        let ended = watched.into_iter().filter_map(|pid| {
+            match peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
+                Ok(Some(Seen::Exited(_, exit, used))) => Some(self.record(pid, exit, used)),
+                _ => None,
             }
-        }
+        });
+        ended.collect()
     }
 
-    fn record(&self, pid: Pid, exit: Exit, used: Duration) {
+    fn record(&self, pid: Pid, exit: Exit, used: Duration) -> Dead {
         let mut table = self.table.borrow_mut();
+        let mut dead = Dead { pid, whose: Whose::Callers };
         if !table.recorded.insert(pid) {
-            return;
+            return dead;
         }
         if let Some(charge) = table.own.remove(&pid) {
             table.charge(charge, used);
+            dead.whose = Whose::Own;
         }
         match table.watched.remove(&pid) {
             // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
             None if !table.subscriptions.is_empty() => {
                 table.early_exits.insert(pid, EarlyExit { exit, used });
+                dead.whose = Whose::Unknown;
             }
-            None => debug!(%pid, code = exit.code, "reaped an orphan"),
+            None => {
+                debug!(%pid, code = exit.code, "reaped an orphan");
+                dead.whose = Whose::Unknown;
+            }
         }
+        dead
     }
+}
+
+/// What a look at the children has found.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Dead(Dead),
+    Traced(Pid),
+}
+
+/// A process whose exit is recorded and whose pid is not free.
+#[derive(Debug, Clone, Copy)]
+struct Dead {
+    pid: Pid,
+    whose: Whose,
+}
+
+/// Whose process it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// One of the shim's own commands, which no container gives the kernel work with.
+    Own,
+    /// A container's, whose exit a caller waits for.
+    Callers,
+    /// A container's, as far as is known by now.
+    Unknown,
 }
 
 impl Table {
@@ -402,9 +482,16 @@ impl Table {
     }
 }
 
-/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded. Also returns the
-/// processor time that it has used, with that of the processes it waited for itself.
-fn peek(which: libc::idtype_t, id: u32) -> io::Result<Option<(Pid, Exit, Duration)>> {
+/// A child that waitid(2) shows.
+enum Seen {
+    /// With the processor time that it has used, with that of the processes it waited for itself.
+    Exited(Pid, Exit, Duration),
+    /// It has stopped because it asked its parent to trace it: that is shown whatever the parent waits for.
+    Traced(Pid),
+}
+
+/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded.
+fn peek(which: libc::idtype_t, id: u32) -> io::Result<Option<Seen>> {
     // nix's waitid fails on real-time signals, which have no name in its Signal enum: hence libc.
     // SAFETY: siginfo_t and rusage are plain data for which all zeroes is a valid value.
     let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
@@ -429,12 +516,13 @@ fn peek(which: libc::idtype_t, id: u32) -> io::Result<Option<(Pid, Exit, Duratio
     let status = status as u8;
     let exit = match info.si_code {
         libc::CLD_KILLED | libc::CLD_DUMPED => Exit { code: 128 + status, signal: Some(status), at },
-        _ => Exit { code: status, signal: None, at },
+        libc::CLD_EXITED => Exit { code: status, signal: None, at },
+        _ => return Ok(Some(Seen::Traced(Pid::from_raw(pid)))),
     };
     let time = |time: libc::timeval| {
         Duration::new(time.tv_sec.unsigned_abs(), 0) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
-    Ok(Some((Pid::from_raw(pid), exit, time(usage.ru_utime) + time(usage.ru_stime))))
+    Ok(Some(Seen::Exited(Pid::from_raw(pid), exit, time(usage.ru_utime) + time(usage.ru_stime))))
 }
 
 /// Whether it is a child of the shim, alive or not yet reaped: until the next await its number is no other process's.

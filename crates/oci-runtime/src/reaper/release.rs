@@ -21,14 +21,15 @@ pub(super) struct Releases(RefCell<Option<mpsc::Sender<Job>>>);
 impl Releases {
     /// Frees the pid on the thread. Where there can be none, here.
     pub(super) async fn release(&self, pid: Pid) -> io::Result<()> {
-        let (done, released) = oneshot::channel();
-        if self.send((pid, done)).is_err() {
-            return now(pid);
-        }
-        match released.await {
-            Ok(result) => result,
-            // The thread was just ending.
-            Err(_) => now(pid),
+        loop {
+            let (done, released) = oneshot::channel();
+            if self.send((pid, done)).is_err() {
+                return now(pid);
+            }
+            // Otherwise the thread was just ending: the next one does it.
+            if let Ok(result) = released.await {
+                return result;
+            }
         }
     }
 

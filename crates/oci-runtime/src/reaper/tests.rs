@@ -340,16 +340,124 @@ fn the_change_of_program_is_seen_and_so_is_an_exit_before_it() {
     });
 }
 
-/// H3: the kernel keeps a name for each file below /proc/PID that a container has looked at, and drops them when the process is released.
-/// On 981875e7 the thread that answers containerd did that.
+/// It asks its parent to trace it and sends itself a signal that it handles, again and again; then it waits for SIGTERM.
+fn traced(times: u32) -> Command {
+    let mut command = Command::new("python3");
+    command.arg("-c").arg(format!(
+        r#"
+import ctypes, os, signal, sys
+seen = 0
+def count(*_):
+    global seen
+    seen += 1
+signal.signal(signal.SIGUSR1, count)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(3))
+libc = ctypes.CDLL(None)
+for _ in range({times}):
+    libc.ptrace(0, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGUSR1)
+if seen != {times}: os._exit(4)
+libc.ptrace(0, 0, 0, 0)
+print("asked", flush=True)
+while True: signal.pause()
+"#
+    ));
+    command
+}
+
+/// A process that asks to be traced has not ended when it stops at a signal, and gets that signal. waitid(2) shows such a stop to the
+/// parent like an exit.
 #[test]
-fn h3_the_release_of_a_containers_process_does_not_take_this_threads_time() {
+fn a_process_that_asks_to_be_traced_gets_its_signals_and_has_not_ended() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let subscription = reaper.subscribe();
-        // It looks at as many names as it may have files.
-        let script = r#"exec python3 -c '
-import os, resource
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output");
+        let mut command = traced(50);
+        command.stdout(std::fs::File::create(&path).unwrap());
+        let mut child = reaper.spawn(&mut command).unwrap();
+        let asked = until(|| std::fs::read_to_string(&path).is_ok_and(|output| output == "asked\n"));
+        tokio::select! {
+            () = asked => {}
+            exit = &mut child.exit => panic!("{exit:?}"),
+        }
+        child.process.signal(SignalNumber::TERM).unwrap();
+        assert_eq!(within(child.exit).await.code, 3);
+    });
+}
+
+/// The processor time of this thread.
+fn thread_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+}
+
+/// What a container may do to its parent without an end: children that are the shim's (`CLONE_PARENT`) and end at once.
+fn make_siblings() -> u8 {
+    loop {
+        // SAFETY: as fork(2), without memory that is shared.
+        let pid = unsafe {
+            libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0)
+        };
+        if pid == 0 {
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+    }
+}
+
+/// The same with one child that stops and goes on.
+fn stop_a_sibling() -> u8 {
+    // SAFETY: as above.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = libc::pid_t::try_from(pid).unwrap_or_default();
+    loop {
+        // SAFETY: only numbers are passed. With SIGKILL to the parent, the child's death signal comes.
+        unsafe {
+            match pid {
+                0 => drop((libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::pause())),
+                _ => drop((libc::kill(pid, libc::SIGSTOP), libc::kill(pid, libc::SIGCONT))),
+            }
+        }
+    }
+}
+
+/// A storm of children and of their stops costs this thread little, and an exit that a caller waits for is seen at once all the same.
+#[test]
+fn a_storm_of_children_costs_little_and_delays_no_exit() {
+    for storm in [make_siblings, stop_a_sibling] {
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let null = std::fs::File::open("/dev/null").unwrap();
+            // SAFETY: the jobs make only system calls.
+            let stormy = unsafe {
+                crate::helper_process::run(&reaper, c"podshim-storm", &[std::os::fd::AsFd::as_fd(&null)], storm)
+            };
+            let (helper, ended) = stormy.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (begun, before) = (tokio::time::Instant::now(), thread_time());
+            let mut longest = Duration::ZERO;
+            while begun.elapsed() < Duration::from_secs(2) {
+                let child = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                child.process.signal(SignalNumber::KILL).unwrap();
+                let killed = tokio::time::Instant::now();
+                within(child.exit).await;
+                longest = longest.max(killed.elapsed());
+            }
+            let used = (thread_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+            drop(helper);
+            within(ended).await;
+            println!("{used:.3} of a processor, an exit was seen after {longest:?} at the latest");
+            assert!(used < 0.2, "{used:.3} of a processor");
+            assert!(longest < Duration::from_millis(150), "{longest:?}");
+        });
+    }
+}
+
+/// A process that looks at as many names below /proc as it may have files, and then does `end`.
+async fn looks_at_many_names(reaper: &Reaper, end: &str) -> Pid {
+    let script = r#"
+import os, resource, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 null = os.open("/dev/null", os.O_RDONLY)
@@ -360,9 +468,18 @@ for directory in ("/proc/self", f"/proc/self/task/{os.getpid()}"):
         for number in numbers:
             try: os.lstat(f"{directory}/{part}/{number}")
             except OSError: pass
-os.kill(os.getpid(), 9)
-'"#;
-        let pid = orphan(&reaper, script).await;
+"#;
+    orphan(reaper, &format!("exec python3 -c '{script}{end}'")).await
+}
+
+/// H3: the kernel keeps a name for each file below /proc/PID that a container has looked at, and drops them when the process is released.
+/// On 981875e7 the thread that answers containerd did that.
+#[test]
+fn h3_the_release_of_a_containers_process_does_not_take_this_threads_time() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let subscription = reaper.subscribe();
+        let pid = looks_at_many_names(&reaper, "os.kill(os.getpid(), 9)").await;
         let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
         let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
         assert_eq!(within(exit).await.code, 137);
@@ -384,5 +501,35 @@ os.kill(os.getpid(), 9)
         assert!(released > Duration::from_millis(40), "{released:?} shows nothing");
         assert!(longest < released / 2, "away for {longest:?} of {released:?}");
         assert!(seen.is_some_and(|seen| seen < released / 2), "{seen:?} of {released:?}");
+    });
+}
+
+/// H3: of two exits behind one SIGCHLD the second is not seen only when the first process has been released.
+#[test]
+fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let subscription = reaper.subscribe();
+        let directory = tempfile::tempdir().unwrap();
+        let looked = directory.path().join("looked");
+        let end = format!("open(\"{}\", \"w\"); time.sleep(1000)", looked.display());
+        let pid = looks_at_many_names(&reaper, &end).await;
+        let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
+        until(|| looked.exists()).await;
+        let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
+        for process in [&process, &other.process] {
+            process.signal(SignalNumber::KILL).unwrap();
+            // Without the reaper.
+            while process.is_running() {
+                std::thread::yield_now();
+            }
+        }
+        within(exit).await;
+        let released = until(|| !reaper.table.borrow().recorded.contains(&pid));
+        tokio::select! {
+            biased;
+            _ = &mut other.exit => {}
+            () = released => panic!("seen after the release of the first"),
+        }
     });
 }
