@@ -366,7 +366,7 @@ impl Reaper {
     /// After what is nothing to podshim. Whether a process that a caller waits for has ended is looked at one by one, as such a child may
     /// come first in each look at all of them.
     async fn rest(&self, signals: &mut SignalStream, pace: &mut Pace) {
-        if pace.count().await == Step::AtOnce {
+        if pace.count(signals).await == Step::AtOnce {
             return;
         }
         for dead in busy::during("exits", || self.record_watched()) {
@@ -406,7 +406,7 @@ impl Reaper {
                 biased;
                 result = &mut released => return result,
                 signal = signals.recv() => match signal {
-                    Some(()) => drop(pace.count().await),
+                    Some(()) => drop(pace.count(signals).await),
                     None => return released.await,
                 },
             }
