@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::cri::ContainerState;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{EndsWithTest, PROMPT, ensure_serving};
+use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
 
 /// A process that asks its parent to trace it (PTRACE_TRACEME) stops at each signal, and waitid(2) reports that to its parent as it does
 /// an exit. Until podshim told them apart the task was stopped for containerd and lived on.
@@ -32,4 +32,36 @@ async fn a_process_that_asks_to_be_traced_has_not_ended() -> Result<()> {
     let status = pod.status("traced").await?;
     ensure!(status.exit_code == 137, "{status:?}");
     wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
+}
+
+/// How long a storm goes on, and what part of it the shim's own process may take of a processor.
+const STORM: Duration = Duration::from_secs(4);
+const SHARE: u32 = 5;
+
+/// A container makes children of its shim without an end, or stops and continues one: each sends the shim a signal. Until podshim saw to
+/// them at a pace it cost the shim more than the container.
+#[tokio::test]
+async fn a_storm_of_children_costs_the_shim_little() -> Result<()> {
+    let node = Containerd::connect().await?;
+    for act in ["siblings", "stops"] {
+        let mut pod = Pod::new(act)
+            .container(Program::new("stormy").begins_with_script(&format!("echo begins; exec adversary {act}")))
+            .container(Program::new("other"))
+            .run(&node, Runtime::Podshim)
+            .await?;
+        let _ends = EndsWithTest::of(&pod)?;
+        pod.start_all(&["other", "stormy"]).await?;
+        pod.wait_for_output("stormy", "begins").await?;
+        let shim = pod.shim_pid()?;
+        let (before, inside) = (processor_time(shim)?.own, time_inside(&node, &pod)?);
+        wait::quiet_time(STORM).await;
+        let (own, inside) = (processor_time(shim)?.own - before, time_inside(&node, &pod)? - inside);
+        println!("{act}: {own:?} of the shim's own in {STORM:?}, {inside:?} in the pod");
+        ensure!(own <= STORM / SHARE, "{act}: {own:?} of the shim's own in {STORM:?}, {inside:?} in the pod");
+        ensure!(inside >= STORM / 20, "{act}: {inside:?}: nothing was done at all");
+        ensure_serving(&pod, "other").await?;
+        wait::at_most(PROMPT, "a stop", pod.stop("stormy", Duration::from_secs(1))).await?;
+        wait::at_most(PROMPT, "the end of the pod", pod.remove()).await?;
+    }
+    Ok(())
 }

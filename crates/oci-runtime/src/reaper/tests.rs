@@ -386,11 +386,6 @@ fn a_process_that_asks_to_be_traced_gets_its_signals_and_has_not_ended() {
     });
 }
 
-/// The processor time of this thread.
-fn thread_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
-}
-
 /// What a container may do to its parent without an end: children that are the shim's (`CLONE_PARENT`) and end at once.
 fn make_siblings() -> u8 {
     loop {
@@ -421,9 +416,10 @@ fn stop_a_sibling() -> u8 {
     }
 }
 
-/// A storm of children and of their stops costs this thread little, and an exit that a caller waits for is seen at once all the same.
+/// In a storm of children and of their stops an exit that a caller waits for is seen at once, and afterwards nothing is left of it. What
+/// it costs is a test's with a shim, whose first thread has the reaper and the signals.
 #[test]
-fn a_storm_of_children_costs_little_and_delays_no_exit() {
+fn a_storm_of_children_delays_no_exit_and_leaves_nothing() {
     for storm in [make_siblings, stop_a_sibling] {
         run(async {
             let reaper = Reaper::start().unwrap();
@@ -434,7 +430,7 @@ fn a_storm_of_children_costs_little_and_delays_no_exit() {
             };
             let (helper, ended) = stormy.unwrap();
             tokio::time::sleep(Duration::from_millis(300)).await;
-            let (begun, before) = (tokio::time::Instant::now(), thread_time());
+            let begun = tokio::time::Instant::now();
             let mut longest = Duration::ZERO;
             while begun.elapsed() < Duration::from_secs(2) {
                 let child = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
@@ -444,15 +440,12 @@ fn a_storm_of_children_costs_little_and_delays_no_exit() {
                 within(child.exit).await;
                 longest = longest.max(killed.elapsed());
             }
-            let used = (thread_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
             drop(helper);
             within(ended).await;
             // What the storm has left is not in the way for long.
             let (stopped, table) = (tokio::time::Instant::now(), &reaper.table);
             until(|| table.borrow().recorded.is_empty() && matches!(peek(libc::P_ALL, 0), Ok(None))).await;
-            println!("the rest took {:?}", stopped.elapsed());
-            println!("{used:.3} of a processor, an exit was seen after {longest:?} at the latest");
-            assert!(used < 0.25, "{used:.3} of a processor");
+            println!("an exit was seen after {longest:?} at the latest; the rest took {:?}", stopped.elapsed());
             assert!(longest < Duration::from_millis(150), "{longest:?}");
         });
     }
@@ -520,8 +513,10 @@ fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
         let pid = looks_at_many_names(&reaper, &end).await;
         let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
         until(|| looked.exists()).await;
-        let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
-        for process in [&process, &other.process] {
+        // Later than the first among the children of this process.
+        let later = orphan(&reaper, "exec sleep 1000").await;
+        let (other, mut seen) = reaper.adopt(&subscription, later).unwrap();
+        for process in [&process, &other] {
             process.signal(SignalNumber::KILL).unwrap();
             // Without the reaper.
             while process.is_running() {
@@ -529,11 +524,7 @@ fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
             }
         }
         within(exit).await;
-        let released = until(|| !reaper.table.borrow().recorded.contains(&pid));
-        tokio::select! {
-            biased;
-            _ = &mut other.exit => {}
-            () = released => panic!("seen after the release of the first"),
-        }
+        within(&mut seen).await;
+        assert!(reaper.table.borrow().recorded.contains(&pid), "seen after the release of the first");
     });
 }
