@@ -4,9 +4,8 @@
  *   leases    takes a lease (fcntl(2), F_SETLEASE) on each file of its own control groups, ignores SIGIO, and takes it again when the
  *             kernel has broken it. Prints "leases: N" when it has all that it can get.
  *   traced    asks its parent to trace it (PTRACE_TRACEME) and stops, again and again when it runs on. To be process 1.
- *   siblings  makes processes that are its parent's children (CLONE_PARENT) and end at once. To be process 1.
+ *   siblings  makes processes that are its parent's children (CLONE_PARENT) and end at once. Not for process 1.
  *   stops     makes such a process, and stops and continues it.
- *   scores    writes its own oom_score_adj, from as many processes as it may have. Prints "scores" when they run.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,9 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Files and writers at the most. */
+/* Files at the most. */
 #define MOST 1024
-#define WRITERS 1200
 
 static int held[MOST];
 static int files;
@@ -96,6 +94,8 @@ static _Noreturn void siblings(void)
 		case 0:
 			_exit(0);
 		case -1:
+			if (errno != EAGAIN)
+				_exit(1);
 			usleep(100);
 		}
 	}
@@ -105,6 +105,8 @@ static _Noreturn void stops(void)
 {
 	pid_t pid = sibling();
 
+	if (pid < 0)
+		_exit(1);
 	if (pid == 0)
 		for (;;)
 			pause();
@@ -114,36 +116,19 @@ static _Noreturn void stops(void)
 	}
 }
 
-static _Noreturn void scores(void)
-{
-	int number, file;
-
-	for (number = 0; number < WRITERS; number++) {
-		if (fork() == 0) {
-			file = open("/proc/self/oom_score_adj", O_WRONLY);
-			for (;;)
-				pwrite(file, "1000", 4, 0);
-		}
-	}
-	puts("scores");
-	fflush(stdout);
-	for (;;)
-		pause();
-}
-
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*act)(void);
 	} acts[] = {
-		{ "leases", leases }, { "traced", traced }, { "siblings", siblings }, { "stops", stops }, { "scores", scores },
+		{ "leases", leases }, { "traced", traced }, { "siblings", siblings }, { "stops", stops },
 	};
 	size_t number;
 
 	for (number = 0; argc == 2 && number < sizeof(acts) / sizeof(*acts); number++)
 		if (strcmp(argv[1], acts[number].name) == 0)
 			acts[number].act();
-	fputs("usage: adversary leases|traced|siblings|stops|scores\n", stderr);
+	fputs("usage: adversary leases|traced|siblings|stops\n", stderr);
 	return 64;
 }

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use nix::sys::signal::{SigSet, Signal};
 use tokio::sync::oneshot;
 
 /// Runs `job` on a new thread and returns its result.
@@ -18,6 +19,8 @@ where
 {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The reaper's.
+        let _ = SigSet::from(Signal::SIGCHLD).thread_block();
         // If the caller was cancelled, the receiver is gone: the result is not needed.
         let _ = sender.send(job());
     })?;

@@ -26,6 +26,7 @@ use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
     sync::oneshot,
     task::yield_now,
+    time::Instant,
 };
 use tracing::{debug, error};
 
@@ -34,6 +35,7 @@ use crate::{
     process::{self, Process},
 };
 
+mod children;
 mod pace;
 mod release;
 #[cfg(test)]
@@ -41,12 +43,16 @@ mod tests;
 mod traced;
 
 use self::{
-    pace::{Pace, Step},
+    children::Look,
+    pace::{Pace, REST, Step},
     release::Releases,
 };
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
+
+/// How many processes that are nothing to podshim are reaped at a time.
+const STRANGERS_AT_A_TIME: usize = 1024;
 
 /// How and when a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,26 +336,44 @@ impl Reaper {
     async fn reap_all(&self, signals: &mut SignalStream, pace: &mut Pace) {
         let mut was_known = false;
         loop {
+            let began = Instant::now();
             let found = match busy::during("exits", || self.record_next()) {
                 Ok(Some(found)) => found,
-                // Nothing has ended: a child has stopped or goes on. Without an end a container could keep the thread at that.
-                Ok(None) if !was_known => return self.rest(signals, pace).await,
-                Ok(None) => return,
+                Ok(None) if pace.is_deaf() => {
+                    pace.rest().await;
+                    continue;
+                }
+                Ok(None) => {
+                    // Nothing has ended: a child has stopped or goes on. Without an end a container could keep the thread at that.
+                    if !was_known {
+                        self.rest(began, signals, pace).await;
+                    }
+                    match pace.is_deaf() {
+                        true => continue,
+                        false => return,
+                    }
+                }
                 Err(error) => {
                     error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
+                    *pace = Pace::default();
                     return;
                 }
             };
             match found {
                 Found::Dead(dead) => {
-                    if let Err(error) = self.release(dead, signals).await {
+                    let released = match dead.whose {
+                        Whose::Unknown => self.release_strangers(dead.pid, signals, pace).await,
+                        Whose::Own | Whose::Callers => self.release(dead, signals, pace).await,
+                    };
+                    if let Err(error) = released {
                         // Continuing would spin: the same zombie comes first again.
                         error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
+                        *pace = Pace::default();
                         return;
                     }
-                    was_known |= dead.whose != Whose::Unknown;
-                    if dead.whose == Whose::Unknown {
-                        self.rest(signals, pace).await;
+                    match dead.whose {
+                        Whose::Unknown => self.rest(began, signals, pace).await,
+                        Whose::Own | Whose::Callers => was_known = true,
                     }
                 }
                 Found::Traced(pid) => {
@@ -357,7 +381,7 @@ impl Reaper {
                         // As a rule it has just been killed.
                         debug!(%pid, %error, "cannot let a traced process go");
                     }
-                    self.rest(signals, pace).await;
+                    self.rest(began, signals, pace).await;
                 }
             }
         }
@@ -365,12 +389,12 @@ impl Reaper {
 
     /// After what is nothing to podshim. Whether a process that a caller waits for has ended is looked at one by one, as such a child may
     /// come first in each look at all of them.
-    async fn rest(&self, signals: &mut SignalStream, pace: &mut Pace) {
-        if pace.count(signals).await == Step::AtOnce {
+    async fn rest(&self, began: Instant, signals: &mut SignalStream, pace: &mut Pace) {
+        if pace.count(began).await == Step::AtOnce {
             return;
         }
         for dead in busy::during("exits", || self.record_watched()) {
-            if let Err(error) = self.release(dead, signals).await {
+            if let Err(error) = self.release(dead, signals, pace).await {
                 error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
             }
         }
@@ -385,28 +409,75 @@ impl Reaper {
         })
     }
 
-    async fn release(&self, dead: Dead, signals: &mut SignalStream) -> io::Result<()> {
-        let released = match dead.whose {
-            Whose::Own => busy::during("exits", || release::now(dead.pid)),
-            Whose::Callers | Whose::Unknown => self.release_beside(dead.pid, signals).await,
-        };
-        self.table.borrow_mut().recorded.remove(&dead.pid);
+    async fn release(&self, dead: Dead, signals: &mut SignalStream, pace: &mut Pace) -> io::Result<()> {
+        match dead.whose {
+            Whose::Own => {
+                let released = busy::during("exits", || release::now(dead.pid));
+                self.table.borrow_mut().recorded.remove(&dead.pid);
+                released
+            }
+            Whose::Callers | Whose::Unknown => self.release_beside(vec![dead.pid], signals, pace).await,
+        }
+    }
+
+    /// Many at a time: one by one, each would cost the shim as much as it has cost its container.
+    async fn release_strangers(
+        &self,
+        first: Pid,
+        signals: &mut SignalStream,
+        pace: &mut Pace,
+    ) -> io::Result<()> {
+        let mut pids = vec![first];
+        busy::during("exits", || {
+            children::of_this_thread(|pid| {
+                let table = self.table.borrow();
+                let is_known = table.watched.contains_key(&pid) || table.recorded.contains(&pid);
+                drop(table);
+                if !is_known && let Ok(Some(Seen::Exited(_, exit, used))) = peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
+                    self.record(pid, exit, used);
+                    pids.push(pid);
+                }
+                if pids.len() < STRANGERS_AT_A_TIME { Look::On } else { Look::Enough }
+            });
+        });
+        debug!(count = pids.len(), %first, "reaped orphans");
+        self.release_beside(pids, signals, pace).await
+    }
+
+    /// Frees pids of a container's processes, which may take seconds (H3). It hides other dead processes from a look at all of them
+    /// meanwhile; those that a caller waits for are looked at one by one: at once, as one SIGCHLD may stand for two exits, and then at
+    /// each further one.
+    async fn release_beside(
+        &self,
+        pids: Vec<Pid>,
+        signals: &mut SignalStream,
+        pace: &mut Pace,
+    ) -> io::Result<()> {
+        let released = self.release_on_thread(pids.clone(), signals, pace).await;
+        let mut table = self.table.borrow_mut();
+        for pid in pids {
+            table.recorded.remove(&pid);
+        }
         released
     }
 
-    /// Frees the pid of a container's process, which may take seconds (H3). It hides other dead processes from a look at all of them
-    /// meanwhile; those that a caller waits for are looked at one by one: at once, as one SIGCHLD may stand for two exits, and then at
-    /// each further one.
-    async fn release_beside(&self, pid: Pid, signals: &mut SignalStream) -> io::Result<()> {
-        let mut released = pin!(self.releases.release(pid));
-        let mut pace = Pace::default();
+    async fn release_on_thread(
+        &self,
+        pids: Vec<Pid>,
+        signals: &mut SignalStream,
+        pace: &mut Pace,
+    ) -> io::Result<()> {
+        let mut released = pin!(self.releases.release(pids));
         loop {
+            let began = Instant::now();
             busy::during("exits", || self.record_watched());
+            let looked = began.elapsed();
             tokio::select! {
                 biased;
                 result = &mut released => return result,
+                () = tokio::time::sleep(REST), if pace.is_deaf() => {}
                 signal = signals.recv() => match signal {
-                    Some(()) => drop(pace.count(signals).await),
+                    Some(()) => drop(pace.count(Instant::now() - looked).await),
                     None => return released.await,
                 },
             }
@@ -442,10 +513,7 @@ impl Reaper {
                 table.early_exits.insert(pid, EarlyExit { exit, used });
                 dead.whose = Whose::Unknown;
             }
-            None => {
-                debug!(%pid, code = exit.code, "reaped an orphan");
-                dead.whose = Whose::Unknown;
-            }
+            None => dead.whose = Whose::Unknown,
         }
         dead
     }

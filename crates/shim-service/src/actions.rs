@@ -19,7 +19,6 @@ use crate::exec::ExecResources;
 use crate::names::names;
 use crate::notice;
 use crate::operations;
-use crate::resources::Resources;
 use crate::sandbox_requests;
 use crate::state::State;
 
@@ -117,15 +116,27 @@ fn thaw(state: &State, id: &ContainerId) {
     tokio::task::spawn_local(async move { cgroup.thaw_while(|| process.is_running()).await });
 }
 
-/// N8. In the owner, not in a task: the program must not run with its own value, however briefly.
+/// N8. The program must not run with its own value, however briefly: a start comes after it, as it has the container's turn before. By
+/// then the container has one process. For all that a running one has no turn is kept: other containers can make it long.
 fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
-    let Some(cgroup) = state.container(id).and_then(Resources::cgroup) else { return };
-    match cgroup.limit_oom_score(highest) {
-        Ok(()) => info!(container = %id, highest, "oom_score_adj lowered to that of the mains"),
-        Err(error) => {
-            warn!(container = %id, highest, %error, "cannot lower oom_score_adj to that of the mains")
+    let Some(resources) = state.container(id) else { return };
+    let (Some(cgroup), Some(pid)) = (resources.cgroup().cloned(), resources.last_pid()) else { return };
+    let (turn, id) = (resources.turn(), id.clone());
+    tokio::task::spawn_local(async move {
+        let alone = turn.lock().await;
+        let first = cgroup.limit_oom_score_of(pid, highest).await;
+        drop(alone);
+        let all = match first {
+            Ok(()) => cgroup.limit_oom_score(highest).await,
+            Err(error) => Err(error),
+        };
+        match all {
+            Ok(()) => info!(container = %id, highest, "oom_score_adj lowered to that of the mains"),
+            Err(error) => {
+                warn!(container = %id, highest, %error, "cannot lower oom_score_adj to that of the mains")
+            }
         }
-    }
+    });
 }
 
 fn write_line(state: &State, id: &ContainerId, line: &str, to: LineTarget) {

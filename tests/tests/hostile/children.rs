@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::cri::ContainerState;
+use e2e::pod::PidNamespace;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
 use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
@@ -38,13 +39,14 @@ async fn a_process_that_asks_to_be_traced_has_not_ended() -> Result<()> {
 const STORM: Duration = Duration::from_secs(4);
 const SHARE: u32 = 5;
 
-/// A container makes children of its shim without an end, or stops and continues one: each sends the shim a signal. Until podshim saw to
+/// Where a container is not process 1 of a pid namespace, it makes children of its shim without an end, or stops and continues one: each sends the shim a signal. Until podshim saw to
 /// them at a pace it cost the shim more than the container.
 #[tokio::test]
 async fn a_storm_of_children_costs_the_shim_little() -> Result<()> {
     let node = Containerd::connect().await?;
     for act in ["siblings", "stops"] {
         let mut pod = Pod::new(act)
+            .pid_namespace(PidNamespace::Pod)
             .container(Program::new("stormy").begins_with_script(&format!("echo begins; exec adversary {act}")))
             .container(Program::new("other"))
             .run(&node, Runtime::Podshim)

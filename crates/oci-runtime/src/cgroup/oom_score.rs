@@ -1,24 +1,45 @@
-//! Lowers the `oom_score_adj` of everything in a container's groups (N8).
+//! Lowers the `oom_score_adj` of everything in a container's groups (N8), on a thread: the kernel has one lock for all writes of that
+//! file, which a thousand writers of any container keep for seconds.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fs,
+    fs::File,
     io::{self, Read, Write},
+    path::Path,
 };
 
 use nix::unistd::Pid;
 
-use super::group::Cgroup;
+use super::{files::open_at_once, group::Cgroup};
+use crate::helper_thread;
 
 /// Passes over a group whose members fork while their values are lowered.
 const OOM_SCORE_PASSES: usize = 10;
 
 impl Cgroup {
-    /// Lowers `oom_score_adj` to `highest` for every process in the group that has a higher one (rule N8).
+    /// Lowers `oom_score_adj` to `highest` for one process of the group, if it has a higher one (rule N8): for a container whose program
+    /// does not run yet.
+    ///
+    /// # Errors
+    /// The kernel's, such as EACCES for values below 0 without CAP_SYS_RESOURCE.
+    pub async fn limit_oom_score_of(&self, pid: Pid, highest: i32) -> io::Result<()> {
+        let cgroup = self.clone();
+        helper_thread::run("oom score", move || cgroup.lower(pid, highest).map(drop)).await
+    }
+
+    /// The same for every process in the group.
     ///
     /// # Errors
     /// `Unsupported` if the shim itself is in the group: then the group is not the container's own. Otherwise the
-    /// kernel's first error, such as EACCES for values below 0 without CAP_SYS_RESOURCE.
-    pub fn limit_oom_score(&self, highest: i32) -> io::Result<()> {
+    /// kernel's first error.
+    pub async fn limit_oom_score(&self, highest: i32) -> io::Result<()> {
+        let cgroup = self.clone();
+        helper_thread::run("oom score", move || cgroup.lower_all(highest)).await
+    }
+
+    fn lower_all(&self, highest: i32) -> io::Result<()> {
         for _ in 0..OOM_SCORE_PASSES {
             let members = self.pids();
             if members.contains(&nix::unistd::getpid()) {
@@ -29,7 +50,7 @@ impl Cgroup {
             }
             let mut lowered = 0;
             for pid in members {
-                lowered += usize::from(self.limit_oom_score_of(pid, highest)?);
+                lowered += usize::from(self.lower(pid, highest)?);
             }
             // The next pass finds the children of processes that still had the old value when they forked.
             if lowered == 0 {
@@ -40,9 +61,10 @@ impl Cgroup {
     }
 
     /// Whether the value was higher; `false` for a process that is gone.
-    fn limit_oom_score_of(&self, pid: Pid, highest: i32) -> io::Result<bool> {
+    fn lower(&self, pid: Pid, highest: i32) -> io::Result<bool> {
         // The open file belongs to this process, never to a later one with the same pid.
-        let file = fs::File::options().read(true).write(true).open(format!("/proc/{pid}/oom_score_adj"));
+        let path = format!("/proc/{pid}/oom_score_adj");
+        let file = open_at_once(Path::new(&path), File::options().read(true).write(true));
         let mut file = match file {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file?,

@@ -4,24 +4,28 @@
 //! Owns the pace, and that no signal of them wakes the thread meanwhile. The exits that a caller waits for are looked at between two
 //! of them by the caller of this.
 
-use std::time::Duration;
+use std::{ptr::null_mut, time::Duration};
 
 use nix::sys::signal::{SigSet, Signal};
-use tokio::{signal::unix::Signal as SignalStream, time::Instant};
+use tokio::time::Instant;
 
-/// So many at a time, and as many more after each rest: less than 6,000 a second, a tenth of a processor.
-const AT_A_TIME: u32 = 64;
-const REST: Duration = Duration::from_millis(10);
-/// Nothing more comes if there was no signal in this time.
-const SILENCE: Duration = Duration::from_millis(1);
-/// So many then: what is left. The first process of a pid namespace does not end before all others of it have been reaped.
-const IN_SILENCE: u32 = 4096;
+/// After so much work on it the thread rests: a tenth of a processor.
+const WORK: Duration = Duration::from_millis(1);
+/// A signal that wakes it is so much work at least.
+const A_WAKE: Duration = Duration::from_micros(50);
+/// For how long it rests, and how late it sees an exit that a caller waits for.
+pub(super) const REST: Duration = Duration::from_millis(10);
+/// So much work for what is left when no signal comes any more: the first process of a pid namespace does not end before all others of
+/// it have been reaped.
+const WORK_IN_SILENCE: Duration = Duration::from_millis(100);
 
-/// What may be seen to before the next rest.
+/// How much work may be done before the next rest.
 #[derive(Debug)]
 pub(super) struct Pace {
-    left: u32,
-    since: Instant,
+    left: Duration,
+    last: Instant,
+    /// From the first rest until a rest in which no signal has come.
+    deaf: Option<Deaf>,
 }
 
 /// Whether the thread has rested.
@@ -33,40 +37,56 @@ pub(super) enum Step {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { left: AT_A_TIME, since: Instant::now() }
+        Self { left: WORK, last: Instant::now(), deaf: None }
     }
 }
 
 impl Pace {
-    /// Counts one of them. Rests when there were too many of late.
-    pub(super) async fn count(&mut self, signals: &mut SignalStream) -> Step {
-        if self.since.elapsed() >= REST {
-            *self = Self { left: self.left.max(AT_A_TIME), ..Self::default() };
+    /// Whether no SIGCHLD wakes the thread: then it has to look without one.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf.is_some()
+    }
+
+    /// Counts the work since `began`. Rests when there was too much of late.
+    pub(super) async fn count(&mut self, began: Instant) -> Step {
+        if began.duration_since(self.last) >= REST {
+            self.left = self.left.max(WORK);
         }
-        if self.left > 0 {
-            self.left -= 1;
+        self.last = Instant::now();
+        self.left = self.left.saturating_sub(began.elapsed().max(A_WAKE));
+        if !self.left.is_zero() {
             return Step::AtOnce;
         }
-        let deaf = Deaf::now();
-        tokio::time::sleep(REST).await;
-        drop(deaf);
-        let left = tokio::select! {
-            biased;
-            _ = signals.recv() => AT_A_TIME,
-            () = tokio::time::sleep(SILENCE) => IN_SILENCE,
-        };
-        *self = Self { left, ..Self::default() };
+        self.rest().await;
         Step::Rested
+    }
+
+    pub(super) async fn rest(&mut self) {
+        let deaf = self.deaf.get_or_insert_with(Deaf::now);
+        tokio::time::sleep(REST).await;
+        match deaf.has_missed_one() {
+            true => self.left = WORK,
+            false => (self.left, self.deaf) = (WORK_IN_SILENCE, None),
+        }
+        self.last = Instant::now();
     }
 }
 
 /// The kernel keeps one SIGCHLD for this thread until it is dropped; of the others the sender has the work. Children start without it.
+#[derive(Debug)]
 struct Deaf;
 
 impl Deaf {
     fn now() -> Self {
         let _ = children().thread_block();
         Self
+    }
+
+    /// Takes what the kernel has kept.
+    fn has_missed_one(&self) -> bool {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are valid; no more is asked for than the number.
+        unsafe { libc::sigtimedwait(children().as_ref(), null_mut(), &raw const at_once) == libc::SIGCHLD }
     }
 }
 

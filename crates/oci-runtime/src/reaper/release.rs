@@ -5,26 +5,26 @@
 
 use std::{cell::RefCell, io, sync::mpsc, time::Duration};
 
-use nix::unistd::Pid;
+use nix::{sys::signal::SigSet, unistd::Pid};
 use tokio::sync::oneshot;
 
 /// How long the thread stays after the last release.
 const IDLE: Duration = Duration::from_millis(100);
 const STACK: usize = 64 * 1024;
 
-type Job = (Pid, oneshot::Sender<io::Result<()>>);
+type Job = (Vec<Pid>, oneshot::Sender<io::Result<()>>);
 
 /// The thread, while there is one.
 #[derive(Debug, Default)]
 pub(super) struct Releases(RefCell<Option<mpsc::Sender<Job>>>);
 
 impl Releases {
-    /// Frees the pid on the thread. Where there can be none, here.
-    pub(super) async fn release(&self, pid: Pid) -> io::Result<()> {
+    /// Frees the pids on the thread. Where there can be none, here.
+    pub(super) async fn release(&self, pids: Vec<Pid>) -> io::Result<()> {
         loop {
             let (done, released) = oneshot::channel();
-            if self.send((pid, done)).is_err() {
-                return now(pid);
+            if self.send((pids.clone(), done)).is_err() {
+                return all(&pids);
             }
             // Otherwise the thread was just ending: the next one does it.
             if let Ok(result) = released.await {
@@ -48,9 +48,11 @@ impl Releases {
         };
         let (jobs, theirs) = mpsc::channel::<Job>();
         std::thread::Builder::new().name("release".to_owned()).stack_size(STACK).spawn(move || {
-            while let Ok((pid, done)) = theirs.recv_timeout(IDLE) {
+            // The reaper's thread must have all of them, also while it does not listen.
+            let _ = SigSet::all().thread_block();
+            while let Ok((pids, done)) = theirs.recv_timeout(IDLE) {
                 // The reaper may have been dropped.
-                let _ = done.send(now(pid));
+                let _ = done.send(all(&pids));
             }
         })?;
         // The thread has just started, and waits for it.
@@ -58,6 +60,12 @@ impl Releases {
         *thread = Some(jobs);
         Ok(())
     }
+}
+
+/// All of them, or the first error.
+fn all(pids: &[Pid]) -> io::Result<()> {
+    let results: Vec<_> = pids.iter().map(|pid| now(*pid)).collect();
+    results.into_iter().collect()
 }
 
 /// Frees the pid.

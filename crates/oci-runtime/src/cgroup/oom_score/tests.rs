@@ -1,0 +1,79 @@
+//! The lock that the kernel has for all writes of `oom_score_adj`, kept by many writers.
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::{
+    helper_process,
+    test_support::{TestContainer, run, within},
+};
+
+const WRITERS: u32 = 200;
+
+/// Processes that write their own score again and again, as long as their parent is there.
+fn write_scores() -> u8 {
+    // SAFETY: only system calls, on memory of their own.
+    unsafe {
+        for _ in 0..WRITERS {
+            if libc::fork() == 0 {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
+                loop {
+                    libc::pwrite(file, c"1000".as_ptr().cast(), 4, 0);
+                }
+            }
+        }
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+/// N8: what keeps the kernel's lock keeps a thread that has nothing else to do.
+#[test]
+fn n8_writers_of_oom_scores_do_not_take_this_threads_time() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, cgroup) = test.start().await;
+        let pid = created.process.pid();
+        fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").unwrap();
+        let null = File::open("/dev/null").unwrap();
+        assert!(null.as_fd().as_raw_fd() > 2);
+        // SAFETY: the job makes only system calls.
+        let writers = unsafe { helper_process::run(&test.reaper, c"podshim-test", &[null.as_fd()], write_scores) };
+        let (writers, ended) = writers.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let (mut waited, mut longest) = (Duration::ZERO, Duration::ZERO);
+        for score in (900..1000).rev() {
+            let begun = Instant::now();
+            let mut lowered = std::pin::pin!(cgroup.limit_oom_score_of(pid, score));
+            let mut round = Instant::now();
+            loop {
+                tokio::select! {
+                    biased;
+                    result = &mut lowered => break result.unwrap(),
+                    () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                }
+                longest = longest.max(round.elapsed());
+                round = Instant::now();
+            }
+            waited = waited.max(begun.elapsed());
+            if waited > Duration::from_millis(500) {
+                break;
+            }
+        }
+        drop(writers);
+        within(ended).await;
+        println!("one write took {waited:?}, this thread was away for {longest:?}");
+        assert!(waited > Duration::from_millis(40), "{waited:?} shows nothing");
+        assert!(longest < waited / 2, "away for {longest:?} of {waited:?}");
+        created.process.signal(crate::process::SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
