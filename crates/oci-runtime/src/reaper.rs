@@ -433,7 +433,10 @@ impl Reaper {
                 let table = self.table.borrow();
                 let is_known = table.watched.contains_key(&pid) || table.recorded.contains(&pid);
                 drop(table);
-                if !is_known && let Ok(Some(Seen::Exited(_, exit, used))) = peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
+                if !is_known
+                    && let Ok(Some(Seen::Exited(_, exit, used))) =
+                        peek(libc::P_PID, pid.as_raw().unsigned_abs())
+                {
                     self.record(pid, exit, used);
                     pids.push(pid);
                 }
@@ -487,12 +490,11 @@ impl Reaper {
     /// Those that have ended, and not been recorded before.
     fn record_watched(&self) -> Vec<Dead> {
         let watched: Vec<Pid> = self.table.borrow().watched.keys().copied().collect();
-        let ended = watched.into_iter().filter_map(|pid| {
-            match peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
+        let ended =
+            watched.into_iter().filter_map(|pid| match peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
                 Ok(Some(Seen::Exited(_, exit, used))) => Some(self.record(pid, exit, used)),
                 _ => None,
-            }
-        });
+            });
         ended.collect()
     }
 

@@ -47,7 +47,9 @@ async fn a_storm_of_children_costs_the_shim_little() -> Result<()> {
     for act in ["siblings", "stops"] {
         let mut pod = Pod::new(act)
             .pid_namespace(PidNamespace::Pod)
-            .container(Program::new("stormy").begins_with_script(&format!("echo begins; exec adversary {act}")))
+            .container(
+                Program::new("stormy").begins_with_script(&format!("echo begins; exec adversary {act}")),
+            )
             .container(Program::new("other"))
             .run(&node, Runtime::Podshim)
             .await?;

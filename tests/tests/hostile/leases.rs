@@ -11,7 +11,8 @@ use crate::support::{EndsWithTest, PROMPT, ensure_serving};
 /// Another container with each, as both are served by one shim.
 async fn with_leases<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
     let lessee = Program::new("lessee").begins_with_script("adversary leases &\nsleep 0.5");
-    let mut pod = Pod::new(name).container(lessee).container(Program::new("other")).run(node, Runtime::Podshim).await?;
+    let mut pod =
+        Pod::new(name).container(lessee).container(Program::new("other")).run(node, Runtime::Podshim).await?;
     pod.start_all(&["other", "lessee"]).await?;
     let output = pod.wait_for_output("lessee", "leases: ").await?;
     let count = output.lines().find_map(|line| line.rsplit_once("leases: ")?.1.parse::<usize>().ok());
@@ -27,9 +28,15 @@ async fn a_container_with_leases_on_its_groups_files_delays_no_request() -> Resu
     let _ends = EndsWithTest::of(&pod)?;
     let cri = node.cri()?;
     for container in ["lessee", "other"] {
-        let stats = wait::at_most(PROMPT, "figures of a container", cri.container_stats(pod.id(container)?)).await?;
-        let memory = stats.memory.context("no figures of memory")?.working_set_bytes.map_or(0, |bytes| bytes.value);
-        let time = stats.cpu.context("no figures of the processor")?.usage_core_nano_seconds.map_or(0, |used| used.value);
+        let stats =
+            wait::at_most(PROMPT, "figures of a container", cri.container_stats(pod.id(container)?)).await?;
+        let memory =
+            stats.memory.context("no figures of memory")?.working_set_bytes.map_or(0, |bytes| bytes.value);
+        let time = stats
+            .cpu
+            .context("no figures of the processor")?
+            .usage_core_nano_seconds
+            .map_or(0, |used| used.value);
         ensure!(memory > 0 && time > 0, "{container}: {memory} bytes, {time} ns");
     }
     ensure_serving(&pod, "other").await?;

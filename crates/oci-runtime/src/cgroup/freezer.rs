@@ -3,13 +3,7 @@
 //! Owns the thaw: a group that this module has frozen never stays frozen, but for that of podshim's own sandbox which its
 //! user pauses. The OCI runtime pauses a container; podshim thaws one if the runtime fails to.
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::FileExt,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};

@@ -48,11 +48,12 @@ impl Guard {
     /// A file that is not there, or that cannot be opened at once, is left out.
     pub fn of(cgroup: &Cgroup) -> Self {
         let mut files = Vec::new();
-        let mut keep = |directory: &Path, file: &str, options: &mut OpenOptions| {
-            match open_at_once(&directory.join(file), options) {
-                Ok(file) => files.push(file),
-                Err(error) => debug!(%error, directory = %directory.display(), file, "cannot be kept open"),
-            }
+        let mut keep = |directory: &Path, file: &str, options: &mut OpenOptions| match open_at_once(
+            &directory.join(file),
+            options,
+        ) {
+            Ok(file) => files.push(file),
+            Err(error) => debug!(%error, directory = %directory.display(), file, "cannot be kept open"),
         };
         let (read, written) = (&mut File::options(), &mut File::options());
         let (read, written) = (read.read(true), written.write(true));

@@ -62,9 +62,9 @@ pub(super) fn connect(
     home: HomeNetwork,
     deadline: Duration,
 ) -> Result<(Connection, SocketAddr), Failed> {
-    process.enter_network().map_err(|error| {
-        Failed::Because(format!("cannot be probed: no network namespace: {error}"))
-    })?;
+    process
+        .enter_network()
+        .map_err(|error| Failed::Because(format!("cannot be probed: no network namespace: {error}")))?;
     let own = HomeNetwork::of_this_thread();
     let addresses = own.and_then(|own| addresses(endpoint.host, home.owner_of(own))).map_err(|error| {
         Failed::Because(match error.raw_os_error() {

@@ -390,9 +390,7 @@ fn a_process_that_asks_to_be_traced_gets_its_signals_and_has_not_ended() {
 fn make_siblings() -> u8 {
     loop {
         // SAFETY: as fork(2), without memory that is shared.
-        let pid = unsafe {
-            libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0)
-        };
+        let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
         if pid == 0 {
             // SAFETY: ends the process at once.
             unsafe { libc::_exit(0) };
@@ -426,7 +424,12 @@ fn a_storm_of_children_delays_no_exit_and_leaves_nothing() {
             let null = std::fs::File::open("/dev/null").unwrap();
             // SAFETY: the jobs make only system calls.
             let stormy = unsafe {
-                crate::helper_process::run(&reaper, c"podshim-storm", &[std::os::fd::AsFd::as_fd(&null)], storm)
+                crate::helper_process::run(
+                    &reaper,
+                    c"podshim-storm",
+                    &[std::os::fd::AsFd::as_fd(&null)],
+                    storm,
+                )
             };
             let (helper, ended) = stormy.unwrap();
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -445,7 +448,10 @@ fn a_storm_of_children_delays_no_exit_and_leaves_nothing() {
             // What the storm has left is not in the way for long.
             let (stopped, table) = (tokio::time::Instant::now(), &reaper.table);
             until(|| table.borrow().recorded.is_empty() && matches!(peek(libc::P_ALL, 0), Ok(None))).await;
-            println!("an exit was seen after {longest:?} at the latest; the rest took {:?}", stopped.elapsed());
+            println!(
+                "an exit was seen after {longest:?} at the latest; the rest took {:?}",
+                stopped.elapsed()
+            );
             assert!(longest < Duration::from_millis(150), "{longest:?}");
         });
     }

@@ -19,7 +19,8 @@ pub(super) fn let_go(pid: Pid) -> io::Result<()> {
         Some(signal) => signal,
     };
     // SAFETY: only numbers are passed.
-    match unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw(), null_mut::<()>(), signal as libc::c_long) } {
+    match unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw(), null_mut::<()>(), signal as libc::c_long) }
+    {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -30,6 +31,7 @@ fn signal_of(pid: Pid) -> Option<libc::c_int> {
     // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `info` is valid for the kernel to fill.
-    let asked = unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, pid.as_raw(), null_mut::<()>(), &raw mut info) };
+    let asked =
+        unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, pid.as_raw(), null_mut::<()>(), &raw mut info) };
     (asked == 0).then_some(info.si_signo)
 }

@@ -143,8 +143,9 @@ fn u2_an_address_that_does_not_answer_keeps_no_other_from_being_tried() {
 fn u2_of_the_nodes_own_network_only_the_loopback_is_tried() {
     in_a_pod(async |process| {
         let home = HomeNetwork::of_this_thread().unwrap();
-        let owner_of =
-            |process: &Process| home.owner_of(HomeNetwork::at(&format!("/proc/{}/ns/net", process.pid())).unwrap());
+        let owner_of = |process: &Process| {
+            home.owner_of(HomeNetwork::at(&format!("/proc/{}/ns/net", process.pid())).unwrap())
+        };
         assert_eq!(owner_of(process), NamespaceOwner::Pod);
         let this = Process::open(nix::unistd::getpid()).unwrap();
         assert_eq!(owner_of(&this), NamespaceOwner::Node);
