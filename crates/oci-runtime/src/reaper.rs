@@ -2,8 +2,8 @@
 //!
 //! Owns the table from a pid to the receiver of its exit. Every exit is recorded before the pid is freed (peek with
 //! WNOWAIT, record, then reap), so an exit is never lost, never delivered twice and never attributed to a later process
-//! of the same pid. Nothing else in the program may call a wait function. The release of a container's process is another thread's
-//! (`release`): it can be long.
+//! of the same pid (`reaping`). Nothing else in the program may call a wait function. The release of a container's process is another
+//! thread's (`release`): it can be long.
 
 use std::{
     cell::RefCell,
@@ -11,48 +11,41 @@ use std::{
     future::Future,
     io,
     os::unix::process::CommandExt,
-    pin::{Pin, pin},
+    pin::Pin,
     process::Command,
     rc::{Rc, Weak},
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
+use crate::{
+    busy,
+    process::{self, Process},
+};
 use nix::{
     sys::signal::{SigSet, SigmaskHow, Signal},
     unistd::Pid,
 };
 use tokio::{
-    signal::unix::{Signal as SignalStream, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     sync::oneshot,
     task::yield_now,
-    time::Instant,
-};
-use tracing::{debug, error};
-
-use crate::{
-    busy,
-    process::{self, Process},
 };
 
 mod children;
 mod pace;
+mod reaping;
 mod release;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod traced;
 
-use self::{
-    children::Look,
-    pace::{Pace, REST, Step},
-    release::Releases,
-};
+use self::release::Releases;
+pub(crate) use self::seen::is_our_child;
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
-
-/// How many processes that are nothing to podshim are reaped at a time.
-const STRANGERS_AT_A_TIME: usize = 1024;
 
 /// How and when a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,287 +314,12 @@ impl Reaper {
         self.table.borrow_mut().watched.insert(pid, sender);
         ExitWatch(receiver)
     }
-
-    async fn run(self, mut signals: SignalStream) {
-        let mut pace = Pace::default();
-        loop {
-            self.reap_all(&mut signals, &mut pace).await;
-            // SIGCHLDs coalesce: one wake-up may stand for many exits, so reap_all takes them all.
-            if signals.recv().await.is_none() {
-                return;
-            }
-        }
-    }
-
-    async fn reap_all(&self, signals: &mut SignalStream, pace: &mut Pace) {
-        let mut was_known = false;
-        loop {
-            let began = Instant::now();
-            let found = match busy::during("exits", || self.record_next()) {
-                Ok(Some(found)) => found,
-                Ok(None) if pace.is_deaf() => {
-                    pace.rest().await;
-                    continue;
-                }
-                Ok(None) => {
-                    // Nothing has ended: a child has stopped or goes on. Without an end a container could keep the thread at that.
-                    if !was_known {
-                        self.rest(began, signals, pace).await;
-                    }
-                    match pace.is_deaf() {
-                        true => continue,
-                        false => return,
-                    }
-                }
-                Err(error) => {
-                    error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
-                    *pace = Pace::default();
-                    return;
-                }
-            };
-            match found {
-                Found::Dead(dead) => {
-                    let released = match dead.whose {
-                        Whose::Unknown => self.release_strangers(dead.pid, signals, pace).await,
-                        Whose::Own | Whose::Callers => self.release(dead, signals, pace).await,
-                    };
-                    if let Err(error) = released {
-                        // Continuing would spin: the same zombie comes first again.
-                        error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
-                        *pace = Pace::default();
-                        return;
-                    }
-                    match dead.whose {
-                        Whose::Unknown => self.rest(began, signals, pace).await,
-                        Whose::Own | Whose::Callers => was_known = true,
-                    }
-                }
-                Found::Traced(pid) => {
-                    if let Err(error) = busy::during("exits", || traced::let_go(pid)) {
-                        // As a rule it has just been killed.
-                        debug!(%pid, %error, "cannot let a traced process go");
-                    }
-                    self.rest(began, signals, pace).await;
-                }
-            }
-        }
-    }
-
-    /// After what is nothing to podshim. Whether a process that a caller waits for has ended is looked at one by one, as such a child may
-    /// come first in each look at all of them.
-    async fn rest(&self, began: Instant, signals: &mut SignalStream, pace: &mut Pace) {
-        if pace.count(began).await == Step::AtOnce {
-            return;
-        }
-        for dead in busy::during("exits", || self.record_watched()) {
-            if let Err(error) = self.release(dead, signals, pace).await {
-                error!(pid = %dead.pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
-            }
-        }
-    }
-
-    /// The next child that the kernel shows.
-    fn record_next(&self) -> io::Result<Option<Found>> {
-        Ok(match peek(libc::P_ALL, 0)? {
-            None => None,
-            Some(Seen::Traced(pid)) => Some(Found::Traced(pid)),
-            Some(Seen::Exited(pid, exit, used)) => Some(Found::Dead(self.record(pid, exit, used))),
-        })
-    }
-
-    async fn release(&self, dead: Dead, signals: &mut SignalStream, pace: &mut Pace) -> io::Result<()> {
-        match dead.whose {
-            Whose::Own => {
-                let released = busy::during("exits", || release::now(dead.pid));
-                self.table.borrow_mut().recorded.remove(&dead.pid);
-                released
-            }
-            Whose::Callers | Whose::Unknown => self.release_beside(vec![dead.pid], signals, pace).await,
-        }
-    }
-
-    /// Many at a time: one by one, each would cost the shim as much as it has cost its container.
-    async fn release_strangers(
-        &self,
-        first: Pid,
-        signals: &mut SignalStream,
-        pace: &mut Pace,
-    ) -> io::Result<()> {
-        let mut pids = vec![first];
-        busy::during("exits", || {
-            children::of_this_thread(|pid| {
-                let table = self.table.borrow();
-                let is_known = table.watched.contains_key(&pid) || table.recorded.contains(&pid);
-                drop(table);
-                if !is_known
-                    && let Ok(Some(Seen::Exited(_, exit, used))) =
-                        peek(libc::P_PID, pid.as_raw().unsigned_abs())
-                {
-                    self.record(pid, exit, used);
-                    pids.push(pid);
-                }
-                if pids.len() < STRANGERS_AT_A_TIME { Look::On } else { Look::Enough }
-            });
-        });
-        debug!(count = pids.len(), %first, "reaped orphans");
-        self.release_beside(pids, signals, pace).await
-    }
-
-    /// Frees pids of a container's processes, which may take seconds (H3). It hides other dead processes from a look at all of them
-    /// meanwhile; those that a caller waits for are looked at one by one: at once, as one SIGCHLD may stand for two exits, and then at
-    /// each further one.
-    async fn release_beside(
-        &self,
-        pids: Vec<Pid>,
-        signals: &mut SignalStream,
-        pace: &mut Pace,
-    ) -> io::Result<()> {
-        let released = self.release_on_thread(pids.clone(), signals, pace).await;
-        let mut table = self.table.borrow_mut();
-        for pid in pids {
-            table.recorded.remove(&pid);
-        }
-        released
-    }
-
-    async fn release_on_thread(
-        &self,
-        pids: Vec<Pid>,
-        signals: &mut SignalStream,
-        pace: &mut Pace,
-    ) -> io::Result<()> {
-        let mut released = pin!(self.releases.release(pids));
-        loop {
-            let began = Instant::now();
-            busy::during("exits", || self.record_watched());
-            let looked = began.elapsed();
-            tokio::select! {
-                biased;
-                result = &mut released => return result,
-                () = tokio::time::sleep(REST), if pace.is_deaf() => {}
-                signal = signals.recv() => match signal {
-                    Some(()) => drop(pace.count(Instant::now() - looked).await),
-                    None => return released.await,
-                },
-            }
-        }
-    }
-
-    /// Those that have ended, and not been recorded before.
-    fn record_watched(&self) -> Vec<Dead> {
-        let watched: Vec<Pid> = self.table.borrow().watched.keys().copied().collect();
-        let ended =
-            watched.into_iter().filter_map(|pid| match peek(libc::P_PID, pid.as_raw().unsigned_abs()) {
-                Ok(Some(Seen::Exited(_, exit, used))) => Some(self.record(pid, exit, used)),
-                _ => None,
-            });
-        ended.collect()
-    }
-
-    fn record(&self, pid: Pid, exit: Exit, used: Duration) -> Dead {
-        let mut table = self.table.borrow_mut();
-        let mut dead = Dead { pid, whose: Whose::Callers };
-        if !table.recorded.insert(pid) {
-            return dead;
-        }
-        if let Some(charge) = table.own.remove(&pid) {
-            table.charge(charge, used);
-            dead.whose = Whose::Own;
-        }
-        match table.watched.remove(&pid) {
-            // The watcher may have been dropped; that is no error.
-            Some(watcher) => drop(watcher.send(exit)),
-            None if !table.subscriptions.is_empty() => {
-                table.early_exits.insert(pid, EarlyExit { exit, used });
-                dead.whose = Whose::Unknown;
-            }
-            None => dead.whose = Whose::Unknown,
-        }
-        dead
-    }
-}
-
-/// What a look at the children has found.
-#[derive(Debug, Clone, Copy)]
-enum Found {
-    Dead(Dead),
-    Traced(Pid),
-}
-
-/// A process whose exit is recorded and whose pid is not free.
-#[derive(Debug, Clone, Copy)]
-struct Dead {
-    pid: Pid,
-    whose: Whose,
-}
-
-/// Whose process it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// One of the shim's own commands, which no container gives the kernel work with.
-    Own,
-    /// A container's, whose exit a caller waits for.
-    Callers,
-    /// A container's, as far as is known by now.
-    Unknown,
 }
 
 impl Table {
     fn charge(&mut self, charge: Charge, used: Duration) {
         *self.processor_time.entry(charge).or_default() += used;
     }
-}
-
-/// A child that waitid(2) shows.
-enum Seen {
-    /// With the processor time that it has used, with that of the processes it waited for itself.
-    Exited(Pid, Exit, Duration),
-    /// It has stopped because it asked its parent to trace it: that is shown whatever the parent waits for.
-    Traced(Pid),
-}
-
-/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded.
-fn peek(which: libc::idtype_t, id: u32) -> io::Result<Option<Seen>> {
-    // nix's waitid fails on real-time signals, which have no name in its Signal enum: hence libc.
-    // SAFETY: siginfo_t and rusage are plain data for which all zeroes is a valid value.
-    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // The raw system call, because libc's function leaves the usage out.
-    // SAFETY: both are valid for the kernel to fill.
-    let found = unsafe { libc::syscall(libc::SYS_waitid, which, id, &raw mut info, flags, &raw mut usage) };
-    if found < 0 {
-        return match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
-            error => Err(error),
-        };
-    }
-    // SAFETY: waitid succeeded, so the child fields are set, or all zero when no child has exited.
-    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-    if pid == 0 {
-        return Ok(None);
-    }
-    #[expect(clippy::disallowed_methods, reason = "the reaper is where an exit gets its time")]
-    let at = SystemTime::now();
-    // waitid gives the bare signal number or exit code (0 to 255): never more than 8 bits.
-    let status = status as u8;
-    let exit = match info.si_code {
-        libc::CLD_KILLED | libc::CLD_DUMPED => Exit { code: 128 + status, signal: Some(status), at },
-        libc::CLD_EXITED => Exit { code: status, signal: None, at },
-        _ => return Ok(Some(Seen::Traced(Pid::from_raw(pid)))),
-    };
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec.unsigned_abs(), 0) + Duration::from_micros(time.tv_usec.unsigned_abs())
-    };
-    Ok(Some(Seen::Exited(Pid::from_raw(pid), exit, time(usage.ru_utime) + time(usage.ru_stime))))
-}
-
-/// Whether it is a child of the shim, alive or not yet reaped: until the next await its number is no other process's.
-pub(crate) fn is_our_child(pid: Pid) -> bool {
-    // SAFETY: as in peek().
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a valid siginfo_t for the kernel to fill; WNOWAIT leaves the child as it is.
-    unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) == 0 }
 }
 
 /// Prepares a child: called between fork and exec, or after a fork without an exec.

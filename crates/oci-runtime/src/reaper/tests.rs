@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use super::*;
+use super::{seen::peek, *};
 use crate::{
     process::{SignalDelivery, SignalNumber},
     test_support::{run, until, within},
