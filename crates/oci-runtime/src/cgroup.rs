@@ -21,7 +21,7 @@ mod thaw;
 pub mod v1;
 pub mod v2;
 
-pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified, open_at_once};
+pub(crate) use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 pub use group::{Cgroup, FreezeState, Stats};
 pub use guard::Guard;
 pub(crate) use kept::Hidden;

@@ -26,6 +26,7 @@ pub mod streams;
 pub mod termination_message;
 
 mod async_file;
+mod at_once;
 mod detached_mount;
 mod helper_process;
 mod helper_thread;

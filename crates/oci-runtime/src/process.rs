@@ -30,7 +30,7 @@ use tokio::{io::Interest, time::Instant};
 
 use crate::{
     async_file::{poll_now, register},
-    cgroup::open_at_once,
+    at_once,
 };
 
 /// First pause between two reads of `/proc/<pid>/comm`: opening a gate should cost only a few milliseconds.
@@ -280,7 +280,7 @@ impl Process {
     pub fn executable(&self) -> io::Result<ExecutableIdentity> {
         let mut name = [0; NAME_LONGEST];
         // One read returns all of it; the line end is compared like any other byte.
-        let _ = open_at_once(&self.proc_path("comm"), File::options().read(true))?.read(&mut name)?;
+        let _ = at_once::open(&self.proc_path("comm"), File::options().read(true))?.read(&mut name)?;
         if !self.is_running() {
             // The pid may have been reused between the exit and this read.
             return Err(io::Error::from(io::ErrorKind::NotFound));
@@ -327,7 +327,7 @@ impl Process {
 
     /// Opens a namespace of the process, such as `net` or `mnt`, and checks that it belongs to this very process.
     pub fn open_namespace(&self, name: &str) -> io::Result<File> {
-        let namespace = open_at_once(&self.proc_path("ns").join(name), File::options().read(true))?;
+        let namespace = at_once::open(&self.proc_path("ns").join(name), File::options().read(true))?;
         if self.is_running() { Ok(namespace) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
     }
 

@@ -1,13 +1,11 @@
 //! Reads and writes the kernel's small text files. An absent file or field counts as empty.
 //!
-//! Owns how such a file is opened: never so that the caller waits. A container sees the files of its own groups, and a process with
-//! root's number needs no privilege for a lease on one (`F_SETLEASE`): an open then waits until the holder gives way, 45 s a file
-//! (`fs.lease-break-time`), and with `O_NONBLOCK` it fails at once. What podshim cannot do without is kept open (`guard`).
+//! A container sees the files of its own groups: none is opened so that the caller waits (`at_once`). What podshim cannot do without is
+//! kept open (`guard`).
 
 use std::{
-    fs::File,
-    io::{self, Read, Write},
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
@@ -159,32 +157,6 @@ impl Directory {
         sizes.sort();
         sizes
     }
-}
-
-/// The text of a file that a process of a container may have opened too.
-///
-/// # Errors
-/// The kernel's; `WouldBlock` if a process has a lease on it.
-pub(crate) fn read_at_once(path: impl AsRef<Path>) -> io::Result<String> {
-    let mut text = String::new();
-    open_at_once(path.as_ref(), File::options().read(true))?.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// Writes into such a file, which is there.
-///
-/// # Errors
-/// As [`read_at_once`].
-pub(crate) fn write_at_once(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
-    open_at_once(path.as_ref(), File::options().write(true))?.write_all(text.as_bytes())
-}
-
-/// Opens such a file.
-///
-/// # Errors
-/// As [`read_at_once`].
-pub(crate) fn open_at_once(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
-    options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// A number, or `max` for no limit.

@@ -8,10 +8,8 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf, time::Duration};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{
-    files::{open_at_once, write_at_once},
-    group::{Cgroup, FreezeState, Members},
-};
+use super::group::{Cgroup, FreezeState, Members};
+use crate::at_once;
 
 /// How long members may take to stop; one in uninterruptible sleep does not stop.
 const FREEZE_LIMIT: Duration = Duration::from_millis(200);
@@ -55,7 +53,7 @@ impl Cgroup {
 
     /// Lets every member run, no matter what froze them. A missing freezer is no error.
     pub(crate) fn thaw(&self) -> io::Result<()> {
-        self.freezer().map_or(Ok(()), |(state, _, thawed)| write_at_once(state, thawed))
+        self.freezer().map_or(Ok(()), |(state, _, thawed)| at_once::write(state, thawed))
     }
 
     /// Keeps the members from forking, so that a list of them is complete. `None` if the container has no freezer of
@@ -71,7 +69,7 @@ impl Cgroup {
         let cannot = |error: io::Error| {
             debug!(%error, state = %path.display(), "cannot freeze the cgroup: its processes are signalled while they run");
         };
-        let state = open_at_once(&path, File::options().write(true));
+        let state = at_once::open(&path, File::options().write(true));
         let state = state.and_then(|state| state.write_all_at(frozen.as_bytes(), 0).map(|()| state));
         let state = state.map_err(cannot).ok()?;
         let group = FrozenGroup { state: Some(state), path: path.clone(), thawed };

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::files::{self, CgroupMount, Directory};
 use super::{v1, v2};
+use crate::at_once;
 
 /// The groups of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Cgroup {
     /// Call it for a container's init after `create`: before, the init may still be in the shim's groups. Fails with
     /// `NotFound` if the process is gone.
     pub fn of_pid(pid: Pid) -> io::Result<Self> {
-        let membership = files::read_at_once(format!("/proc/{pid}/cgroup"))?;
+        let membership = at_once::read(format!("/proc/{pid}/cgroup"))?;
         // Avoid the mount table: it grows with the node's pods, and with 160 of them it took an eighth of a shim's
         // processor time.
         if let Some(cgroup) = Self::at_customary_place(pid, &membership) {

@@ -14,7 +14,8 @@ use std::{
 
 use tracing::debug;
 
-use super::{files::open_at_once, group::Cgroup};
+use super::group::Cgroup;
+use crate::at_once;
 
 /// What podshim reads: who is in the groups, OOM kills, and the figures for which a node evicts pods. Without one of the others, as the
 /// limits or what disks have done, a container has no such figure.
@@ -48,7 +49,7 @@ impl Guard {
     /// A file that is not there, or that cannot be opened at once, is left out.
     pub fn of(cgroup: &Cgroup) -> Self {
         let mut files = Vec::new();
-        let mut keep = |directory: &Path, file: &str, options: &mut OpenOptions| match open_at_once(
+        let mut keep = |directory: &Path, file: &str, options: &mut OpenOptions| match at_once::open(
             &directory.join(file),
             options,
         ) {

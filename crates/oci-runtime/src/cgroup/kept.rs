@@ -23,10 +23,9 @@ use tracing::warn;
 
 use super::{
     abandoned::{self, Found},
-    files::read_at_once,
     group::Cgroup,
 };
-use crate::helper_thread;
+use crate::{at_once, helper_thread};
 
 /// The files that agents of a node write: limits, weights, sets of processors. In the order in which they are written again: some
 /// bound others, so what fails is tried once more at the end.
@@ -177,12 +176,12 @@ fn restore(limits: &[Limit]) {
 
 impl Limit {
     fn read(path: PathBuf) -> Option<Self> {
-        let text = read_at_once(&path).ok()?;
+        let text = at_once::read(&path).ok()?;
         Some(Self { path, text })
     }
 
     fn write(&self) -> io::Result<()> {
-        let now = read_at_once(&self.path)?;
+        let now = at_once::read(&self.path)?;
         if now == self.text {
             return Ok(());
         }

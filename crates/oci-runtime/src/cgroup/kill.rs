@@ -8,11 +8,11 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{
-    files::write_at_once,
-    group::{Cgroup, FreezeState},
+use super::group::{Cgroup, FreezeState};
+use crate::{
+    at_once,
+    process::{Process, SignalNumber},
 };
-use crate::process::{Process, SignalNumber};
 
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
 const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ impl Cgroup {
         }
         if let Self::V2(directory) = self {
             // From Linux 5.14: one write, which no fork can outrun. Without it the loop below does the work.
-            if let Err(error) = write_at_once(directory.join("cgroup.kill"), "1") {
+            if let Err(error) = at_once::write(directory.join("cgroup.kill"), "1") {
                 debug!(%error, directory = %directory.display(), "cannot write cgroup.kill: the shim kills the processes one by one");
             }
         }
@@ -78,7 +78,7 @@ impl Cgroup {
             return;
         }
         if let Self::V2(directory) = self
-            && write_at_once(directory.join("cgroup.kill"), "1").is_ok()
+            && at_once::write(directory.join("cgroup.kill"), "1").is_ok()
         {
             return;
         }

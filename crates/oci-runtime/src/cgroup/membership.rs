@@ -11,8 +11,9 @@ use std::{
 
 use nix::{errno::Errno, unistd::Pid};
 
-use super::files::{MOUNT_POINT, read_at_once, write_at_once};
+use super::files::MOUNT_POINT;
 use super::group::Cgroup;
+use crate::at_once;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ impl Membership {
     /// That of a container whose init runs. `None` if it has no groups of its own: where the shim is too, they do not show
     /// which process is the container's.
     pub(crate) fn of(cgroup: &Cgroup, init: Pid) -> Option<Self> {
-        let text = read_at_once(format!("/proc/{init}/cgroup")).ok()?;
+        let text = at_once::read(format!("/proc/{init}/cgroup")).ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let (controller, entered) = match cgroup {
             Cgroup::V2(directory) => ("", vec![("", directory.clone())]),
@@ -70,7 +71,7 @@ impl Membership {
 
     /// Whether a process is in the container's groups or below them.
     pub(crate) fn has(&self, pid: Pid) -> bool {
-        read_at_once(format!("/proc/{pid}/cgroup")).is_ok_and(|text| self.is_at(&text))
+        at_once::read(format!("/proc/{pid}/cgroup")).is_ok_and(|text| self.is_at(&text))
     }
 
     fn is_at(&self, text: &str) -> bool {
@@ -86,10 +87,10 @@ impl Membership {
         // for each group; `cgroup.procs` takes 16 ms for the first one.
         let file = if self.controller.is_empty() { "cgroup.procs" } else { "tasks" };
         for directory in &self.directories {
-            match write_at_once(directory.join(file), "0") {
+            match at_once::write(directory.join(file), "0") {
                 // v2: the container has groups of its own below, and no process may be beside them (systemd in it).
                 Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => {
-                    write_at_once(self.directory_of_init(directory)?.join("cgroup.procs"), "0")?;
+                    at_once::write(self.directory_of_init(directory)?.join("cgroup.procs"), "0")?;
                 }
                 entered => entered?,
             }
@@ -108,7 +109,7 @@ impl Membership {
     }
 
     fn directory_of_init(&self, directory: &Path) -> io::Result<PathBuf> {
-        let text = read_at_once(format!("/proc/{}/cgroup", self.init))?;
+        let text = at_once::read(format!("/proc/{}/cgroup", self.init))?;
         let below =
             path_in(&text, &self.controller).and_then(|path| Path::new(path).strip_prefix(&self.path).ok());
         below.map(|below| directory.join(below)).ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -19,12 +19,8 @@ use nix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{
-    files::{Directory, open_at_once, write_at_once},
-    group::Cgroup,
-    kernel_log,
-};
-use crate::async_file;
+use super::{files::Directory, group::Cgroup, kernel_log};
+use crate::{async_file, at_once};
 
 /// First pause before a v1 counter is read again after a notification.
 const RECHECK_FIRST: Duration = Duration::from_millis(1);
@@ -214,8 +210,8 @@ fn watch_v1(directory: &Path) -> io::Result<File> {
     // The kernel signals this eventfd at every OOM in the group, and when the group is removed.
     let eventfd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
     let eventfd = File::from(OwnedFd::from(eventfd));
-    let control = open_at_once(&directory.join("memory.oom_control"), File::options().read(true))?;
-    write_at_once(
+    let control = at_once::open(&directory.join("memory.oom_control"), File::options().read(true))?;
+    at_once::write(
         directory.join("cgroup.event_control"),
         &format!("{} {}", eventfd.as_raw_fd(), control.as_raw_fd()),
     )?;

@@ -12,8 +12,8 @@ use std::{
 
 use nix::unistd::Pid;
 
-use super::{files::open_at_once, group::Cgroup};
-use crate::helper_thread;
+use super::group::Cgroup;
+use crate::{at_once, helper_thread};
 
 /// Passes over a group whose members fork while their values are lowered.
 const OOM_SCORE_PASSES: usize = 10;
@@ -64,7 +64,7 @@ impl Cgroup {
     fn lower(&self, pid: Pid, highest: i32) -> io::Result<bool> {
         // The open file belongs to this process, never to a later one with the same pid.
         let path = format!("/proc/{pid}/oom_score_adj");
-        let file = open_at_once(Path::new(&path), File::options().read(true).write(true));
+        let file = at_once::open(Path::new(&path), File::options().read(true).write(true));
         let mut file = match file {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file?,

@@ -18,10 +18,10 @@ use nix::unistd::getpid;
 use tracing::{info, warn};
 
 use super::{
-    files::{Directory, write_at_once},
+    files::Directory,
     group::{Cgroup, members_of},
 };
-use crate::helper_thread;
+use crate::{at_once, helper_thread};
 
 /// The pauses between two looks at a group whose signalled process is still there: what froze it may do so again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -117,7 +117,7 @@ impl Freezer {
         let mut waiting = vec![self.directory.clone()];
         while let Some(group) = waiting.pop() {
             if self.is_wanted(&group) {
-                match write_at_once(group.join(self.state), self.thawed) {
+                match at_once::write(group.join(self.state), self.thawed) {
                     Ok(()) => thawed += 1,
                     // It may be gone by now.
                     Err(error) if group.exists() => failed = failed.or(Some(error)),

@@ -1,11 +1,8 @@
 //! Leases on a group's files, taken by the test's own process: the kernel makes no difference.
 
-use std::{
-    fs,
-    os::fd::AsRawFd,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{fs, os::fd::AsRawFd, path::PathBuf, time::Duration};
+
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -30,7 +27,7 @@ impl Leases {
         let (mut held, mut files) = (Vec::new(), Vec::new());
         for path in directories.iter().flat_map(|directory| fs::read_dir(directory).unwrap()) {
             let path = path.unwrap().path();
-            let Ok(file) = open_at_once(&path, File::options().read(true)) else { continue };
+            let Ok(file) = at_once::open(&path, File::options().read(true)) else { continue };
             if take(&file, libc::F_WRLCK) || take(&file, libc::F_RDLCK) {
                 held.push(path);
                 files.push(file);
@@ -75,7 +72,7 @@ fn a_lease_on_a_groups_files_keeps_no_caller_waiting() {
         cgroup.kill_all_once().await;
         // What cannot be listed is not taken for gone.
         assert!(cgroup.pids().is_empty());
-        let soon = tokio::time::Instant::now() + Duration::from_millis(100);
+        let soon = Instant::now() + Duration::from_millis(100);
         assert_eq!(cgroup.kill_remaining(soon).await, KillOutcome::Unlisted);
         assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
         drop(leases);
@@ -100,7 +97,7 @@ fn what_is_kept_open_can_be_opened_again_whatever_leases_there_are() {
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         drop(frozen);
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
-        let soon = tokio::time::Instant::now() + AT_ONCE;
+        let soon = Instant::now() + AT_ONCE;
         assert_eq!(cgroup.kill_remaining(soon).await, KillOutcome::Empty);
         within(created.exit).await;
     });
@@ -144,7 +141,7 @@ fn on_v2_a_group_is_ended_whatever_leases_there_are() {
         let frozen = cgroup.freeze().await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         drop(frozen);
-        let soon = tokio::time::Instant::now() + AT_ONCE;
+        let soon = Instant::now() + AT_ONCE;
         assert_eq!(cgroup.kill_remaining(soon).await, KillOutcome::Empty);
         assert_eq!(within(child.exit).await.signal, Some(9));
         drop(leases);
