@@ -15,7 +15,7 @@ use std::{
     process::Command,
     rc::{Rc, Weak},
     task::{Context, Poll},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use crate::{
@@ -42,21 +42,11 @@ mod tests;
 mod traced;
 
 use self::release::Releases;
+pub use self::seen::Exit;
 pub(crate) use self::seen::is_our_child;
 
 /// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
-
-/// How and when a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exit {
-    /// The exit status as containerd reports it: the process's own code, or 128 + the signal.
-    pub code: u8,
-    /// The signal that ended it, if one did.
-    pub signal: Option<u8>,
-    /// Wall clock time at which the shim saw the exit.
-    pub at: SystemTime,
-}
 
 /// The exit of one process, as a future. It resolves once; dropping it forgets the exit.
 #[derive(Debug)]

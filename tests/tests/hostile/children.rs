@@ -10,7 +10,7 @@ use e2e::{Containerd, Pod, Program, Runtime, wait};
 use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
 
 /// A process that asks its parent to trace it (PTRACE_TRACEME) stops at each signal, and waitid(2) reports that to its parent as it does
-/// an exit. Until podshim told them apart the task was stopped for containerd and lived on.
+/// an exit. Podshim took it for one, and the task was stopped for containerd and lived on.
 #[tokio::test]
 async fn a_process_that_asks_to_be_traced_has_not_ended() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -13,19 +13,19 @@ const MOST_PARTS: usize = 16;
 
 /// Whether the next child shall be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    On,
-    Enough,
+pub(super) enum Next {
+    Show,
+    Stop,
 }
 
 /// Shows one after the other. None where the kernel has no such list (`CONFIG_PROC_CHILDREN`).
-pub(super) fn of_this_thread(show: impl FnMut(Pid) -> Look) {
+pub(super) fn of_this_thread(show: impl FnMut(Pid) -> Next) {
     if let Ok(list) = File::open("/proc/thread-self/children") {
         each_number(list, show);
     }
 }
 
-fn each_number(mut list: impl Read, mut show: impl FnMut(Pid) -> Look) {
+fn each_number(mut list: impl Read, mut show: impl FnMut(Pid) -> Next) {
     let mut buffer = [0; PART];
     let mut begun = 0;
     for _ in 0..MOST_PARTS {
@@ -35,7 +35,7 @@ fn each_number(mut list: impl Read, mut show: impl FnMut(Pid) -> Look) {
         let whole = buffer[..end].iter().rposition(|byte| *byte == b' ').map_or(0, |blank| blank + 1);
         let numbers = str::from_utf8(&buffer[..whole]).unwrap_or_default().split_ascii_whitespace();
         for pid in numbers.filter_map(|number| number.parse().ok()) {
-            if show(Pid::from_raw(pid)) == Look::Enough {
+            if show(Pid::from_raw(pid)) == Next::Stop {
                 return;
             }
         }
@@ -55,13 +55,13 @@ mod tests {
         let mut shown = Vec::new();
         each_number(text.as_bytes(), |pid| {
             shown.push(pid.as_raw());
-            Look::On
+            Next::Show
         });
         assert_eq!(shown, (100_000..102_000).collect::<Vec<_>>());
         shown.clear();
         each_number(text.as_bytes(), |pid| {
             shown.push(pid.as_raw());
-            if shown.len() == 3 { Look::Enough } else { Look::On }
+            if shown.len() == 3 { Next::Stop } else { Next::Show }
         });
         assert_eq!(shown, [100_000, 100_001, 100_002]);
     }

@@ -10,7 +10,7 @@ use tracing::{debug, error};
 
 use super::{
     EarlyExit, Exit, Reaper, children,
-    children::Look,
+    children::Next,
     pace::{Pace, REST, Step},
     release,
     seen::{Seen, peek},
@@ -174,7 +174,7 @@ impl Reaper {
                     self.record(pid, exit, used);
                     pids.push(pid);
                 }
-                if pids.len() < STRANGERS_AT_A_TIME { Look::On } else { Look::Enough }
+                if pids.len() < STRANGERS_AT_A_TIME { Next::Show } else { Next::Stop }
             });
         });
         debug!(count = pids.len(), %first, "reaped orphans");
@@ -208,13 +208,13 @@ impl Reaper {
         loop {
             let began = Instant::now();
             busy::during("exits", || self.record_watched());
-            let looked = began.elapsed();
+            let used = began.elapsed();
             tokio::select! {
                 biased;
                 result = &mut released => return result,
                 () = tokio::time::sleep(REST), if pace.is_deaf() => {}
                 signal = signals.recv() => match signal {
-                    Some(()) => drop(pace.count(Instant::now() - looked).await),
+                    Some(()) => drop(pace.count(Instant::now() - used).await),
                     None => return released.await,
                 },
             }

@@ -9,7 +9,16 @@ use std::{
 
 use nix::unistd::Pid;
 
-use super::Exit;
+/// How and when a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit status as containerd reports it: the process's own code, or 128 + the signal.
+    pub code: u8,
+    /// The signal that ended it, if one did.
+    pub signal: Option<u8>,
+    /// Wall clock time at which the shim saw the exit.
+    pub at: SystemTime,
+}
 
 /// A child that waitid(2) shows.
 pub(super) enum Seen {

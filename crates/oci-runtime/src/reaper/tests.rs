@@ -458,7 +458,7 @@ fn a_storm_of_children_delays_no_exit_and_leaves_nothing() {
 }
 
 /// A process that looks at as many names below /proc as it may have files, and then does `end`.
-async fn looks_at_many_names(reaper: &Reaper, end: &str) -> Pid {
+async fn reads_many_names(reaper: &Reaper, end: &str) -> Pid {
     let script = r#"
 import os, resource, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -482,7 +482,7 @@ fn h3_the_release_of_a_containers_process_does_not_take_this_threads_time() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let subscription = reaper.subscribe();
-        let pid = looks_at_many_names(&reaper, "os.kill(os.getpid(), 9)").await;
+        let pid = reads_many_names(&reaper, "os.kill(os.getpid(), 9)").await;
         let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
         let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
         assert_eq!(within(exit).await.code, 137);
@@ -514,11 +514,11 @@ fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
         let reaper = Reaper::start().unwrap();
         let subscription = reaper.subscribe();
         let directory = tempfile::tempdir().unwrap();
-        let looked = directory.path().join("looked");
-        let end = format!("open(\"{}\", \"w\"); time.sleep(1000)", looked.display());
-        let pid = looks_at_many_names(&reaper, &end).await;
+        let ready = directory.path().join("ready");
+        let end = format!("open(\"{}\", \"w\"); time.sleep(1000)", ready.display());
+        let pid = reads_many_names(&reaper, &end).await;
         let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
-        until(|| looked.exists()).await;
+        until(|| ready.exists()).await;
         // Later than the first among the children of this process.
         let later = orphan(&reaper, "exec sleep 1000").await;
         let (other, mut seen) = reaper.adopt(&subscription, later).unwrap();
