@@ -37,10 +37,10 @@ async fn a_process_that_asks_to_be_traced_has_not_ended() -> Result<()> {
 
 /// How long a storm goes on, and what part of it the shim's own process may take of a processor.
 const STORM: Duration = Duration::from_secs(4);
-const SHARE: u32 = 5;
+const SHARE: u32 = 4;
 
-/// Where a container is not process 1 of a pid namespace, it makes children of its shim without an end, or stops and continues one: each sends the shim a signal. Until podshim saw to
-/// them at a pace it cost the shim more than the container.
+/// Where a container is not process 1 of a pid namespace, it makes children of its shim without an end, or stops and continues one:
+/// each sends the shim a signal. Until podshim saw to them at a pace it took 1.7 s here.
 #[tokio::test]
 async fn a_storm_of_children_costs_the_shim_little() -> Result<()> {
     let node = Containerd::connect().await?;
