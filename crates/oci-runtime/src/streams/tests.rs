@@ -10,6 +10,7 @@ use crate::{
     test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
 };
 
+mod both_ends;
 mod logging;
 mod stuck;
 

@@ -15,13 +15,13 @@ const NO_TIME: Duration = Duration::from_millis(500);
 
 /// A process of a container that splices from a silent socket into its own stdout: the kernel holds the pipe's lock while it waits
 /// for the socket.
-struct Holder {
+pub(super) struct Holder {
     peer: UnixStream,
     thread: JoinHandle<()>,
 }
 
 impl Holder {
-    fn hold(pipe: OwnedFd) -> Self {
+    pub(super) fn hold(pipe: OwnedFd) -> Self {
         let (peer, silent) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
             let _ = splice(silent.as_fd(), None, pipe.as_fd(), None, 4096, SpliceFFlags::empty());
@@ -30,7 +30,7 @@ impl Holder {
     }
 
     /// As a SIGKILL does.
-    fn end(self) {
+    pub(super) fn end(self) {
         drop(self.peer);
         self.thread.join().unwrap();
     }
