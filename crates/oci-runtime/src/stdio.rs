@@ -24,6 +24,7 @@
 //!   file description of its own.
 
 mod attempt;
+mod carry;
 mod endpoint;
 mod error;
 mod flow;

@@ -15,10 +15,7 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    fcntl::{SpliceFFlags, splice},
-    poll::{PollFd, PollFlags},
-};
+use nix::poll::{PollFd, PollFlags};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     task::JoinHandle,
@@ -26,10 +23,11 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use super::carry::{Wanted, carry};
 use super::error::StreamName;
 use super::flow::{Flow, Progress};
 use super::half_line::HalfLine;
-use super::line_end::{OpenLine, move_and_inspect};
+use super::line_end::OpenLine;
 use super::lines::{LineReader, LineWatch};
 use super::pipe::unread;
 use super::relief::Relieved;
@@ -514,15 +512,15 @@ impl Mover {
     ) -> nix::Result<usize> {
         let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
         let moved = match &self.lines.open {
-            None => splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?,
+            None => carry(source, sink, limit, Wanted::Length)?.bytes,
             Some(open) => {
                 let limit = limit.min(self.up_to_seam(progress)?);
                 if self.lines.shared.strong_count() > 0 && self.waiting() > 0 {
                     self.end_shared_line(shared);
                 }
-                let (moved, last) = move_and_inspect(source, sink, limit)?;
-                open.wrote(last.as_slice());
-                moved
+                let moved = carry(source, sink, limit, Wanted::LastByte)?;
+                open.wrote(moved.last.as_slice());
+                moved.bytes
             }
         };
         progress.moved += moved as u64;
