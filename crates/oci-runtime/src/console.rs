@@ -24,6 +24,7 @@ use tracing::debug;
 use self::pump::{OutputEnd, OutputPump, Sink, WatchedLines};
 use crate::{
     async_file,
+    hand::tenant,
     stdio::{ConsoleStreams, LineWatch, Lines},
 };
 
@@ -76,13 +77,13 @@ impl Console {
         let weak = Rc::downgrade(&master);
         let sink = sink.map(|fifo| Sink::new(fifo, streams.line));
         let pump = OutputPump::new(master.clone(), sink, lines.clone(), output_end.clone());
-        let output = tokio::task::spawn_local(async move {
+        let output = tenant::spawn(async move {
             let ended = pump.run().await;
             debug!(?ended, "the terminal's output ended");
         });
         let hang_up = output.abort_handle();
         let input = source.map(|source| {
-            tokio::task::spawn_local(async move {
+            tenant::spawn(async move {
                 let ended = pump::copy_input(&source, &master).await;
                 debug!(?ended, "the terminal's input ended");
                 if ended.is_ok() {

@@ -18,16 +18,18 @@ mod lending;
 mod line;
 pub(crate) mod stock;
 mod table;
+pub(crate) mod tenant;
 #[cfg(test)]
 mod tests;
 mod thread;
 
 pub use self::answers::{Promise, Reply};
-pub(crate) use self::attention::Presence;
+pub(crate) use self::attention::{Alert, Presence, Pulse};
 pub use self::error::HandError;
 pub use self::handle::Hand;
 pub(crate) use self::handle::{Held, WeakHand};
 pub(crate) use self::table::Guard;
+pub(crate) use self::tenant::Tenant;
 
 /// Time for what takes a hand no time. It is longer only when a container delays the hand.
 pub const AT_ONCE: Duration = Duration::from_secs(10);

@@ -25,7 +25,7 @@ mod terminal;
 mod tests;
 
 pub use self::attempt::{Attempt, HeldBack, PendingAttempt};
-pub use self::hands::{Hands, HandsAttention};
+pub use self::hands::{Hands, HandsAttention, Whose};
 pub use self::terminal::{EndsOfTerminal, Terminal, TerminalSocket};
 
 /// The open streams of one container or exec, kept from Create to Delete.
@@ -44,11 +44,16 @@ impl Streams {
     ///
     /// # Errors
     /// What is wrong with an address, or that the hand is away.
-    pub async fn open(hands: &Hands, paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
+    pub async fn open(
+        hands: &Hands,
+        whose: Whose<'_>,
+        paths: &StdioPaths,
+        owner: StreamOwner,
+    ) -> Result<Self, StdioError> {
         let logger = paths.logger()?;
-        let (mode, paths) = (paths.mode, paths.clone());
-        let stdio =
-            hands.free().await?.place(AT_ONCE, move || async move { Stdio::open(&paths, owner) }).await?;
+        let (mode, paths, tenant) = (paths.mode, paths.clone(), hands.tenant(whose));
+        let made = move || async move { Stdio::open(&paths, owner) };
+        let stdio = hands.free().await?.place(AT_ONCE, Some(&tenant), made).await?;
         Ok(Self { stdio: Rc::new(stdio), mode, logger })
     }
 
@@ -77,7 +82,7 @@ impl Streams {
     ) -> Result<(), StdioError> {
         let Some(logger) = &mut self.logger else { return Ok(()) };
         // Kept by the hand until the program has its copies.
-        let lent: Held<Vec<OwnedFd>> = self.stdio.hand().reserve();
+        let lent: Held<Vec<OwnedFd>> = self.stdio.reserve();
         let key = lent.key();
         let lend = self.stdio.ask_within(AT_ONCE, move |mut stdio| async move {
             let Some(input) = stdio.take_loggers_input() else { return Ok(None) };

@@ -15,7 +15,7 @@ use oci_runtime::runtime::{
     Container, CreateOptions, DeleteMode, GiveUp, GroupsLeft, Launched, RestoreOptions,
 };
 use oci_runtime::stdio::LoggerIdentity;
-use oci_runtime::streams::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket};
+use oci_runtime::streams::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket, Whose};
 use pod_lifecycle::{Failure, RefusalKind};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -109,7 +109,8 @@ impl Launcher {
     /// no stream until then (F11).
     pub(crate) async fn connected_streams(&self) -> Result<Streams, Failure> {
         let (paths, owner) = (self.details.streams.paths(), self.details.stream_owner());
-        let streams = Streams::open(&self.context.hands, &paths, owner).await.map_err(failure)?;
+        let whose = Whose::Container(self.runtime.id());
+        let streams = Streams::open(&self.context.hands, whose, &paths, owner).await.map_err(failure)?;
         tokio::select! {
             biased;
             connected = streams.connect() => connected.map_err(failure)?,
@@ -281,7 +282,8 @@ impl Launcher {
         let runtime = &self.runtime;
         let paths = details.streams.paths();
         let owner = self.details.stream_owner();
-        let mut streams = Streams::open(&self.context.hands, &paths, owner).await.map_err(failure)?;
+        let whose = Whose::ExecsOf(runtime.id());
+        let mut streams = Streams::open(&self.context.hands, whose, &paths, owner).await.map_err(failure)?;
         self.start_logger(&mut streams, &exec_id).await?;
         let ends = streams.ends_of_terminal();
         let socket = self.terminal_socket(ends.as_ref()).await?;

@@ -11,7 +11,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, RawFd},
     pin::pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,6 +26,10 @@ use crate::{async_file, timer};
 
 /// A round that takes longer is an absence. Another hand goes on within a second then.
 const AWAY: Duration = Duration::from_millis(750);
+/// The same while another hand is away: where many containers hold a lock at once, each costs so much of the second.
+const AWAY_TOO: Duration = Duration::from_millis(40);
+/// A timer that is set to nothing is not set.
+const MOMENT: Duration = Duration::from_millis(1);
 /// How often the head looks whether a hand that is away has come back.
 const RECHECK: Duration = Duration::from_millis(100);
 /// A thread that has run for so long, or waited for a processor, counts as away too.
@@ -40,6 +44,47 @@ pub(crate) enum Presence {
     Back,
 }
 
+/// Whether a hand of the same pod is away, as all of them have it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alert(Arc<AtomicBool>);
+
+impl Alert {
+    /// Returns whether it was another way before.
+    pub(crate) fn set(&self, is_on: bool) -> bool {
+        self.0.swap(is_on, Ordering::SeqCst) != is_on
+    }
+
+    fn patience(&self) -> Duration {
+        if self.0.load(Ordering::SeqCst) { AWAY_TOO } else { AWAY }
+    }
+}
+
+/// Whether a hand's thread is there, and what it does, also when nothing lives on it any more: it may wait in the kernel all the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pulse(Arc<OnceLock<Arc<Attention>>>);
+
+impl Pulse {
+    pub(super) fn begin(&self, attention: Arc<Attention>) {
+        // A hand has one thread.
+        let _ = self.0.set(attention);
+    }
+
+    /// Whether the hand or its thread is there, besides the one who asks.
+    pub(crate) fn is_there(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// For how long it has been away, if it is away.
+    pub(crate) fn away_for(&self) -> Option<Duration> {
+        self.0.get()?.away_for()
+    }
+
+    /// Its longest round.
+    pub(crate) fn longest_away(&self) -> Duration {
+        self.0.get().map(|attention| attention.longest()).unwrap_or_default()
+    }
+}
+
 /// One hand's attention, as both threads have it.
 #[derive(Debug)]
 pub(super) struct Attention {
@@ -52,11 +97,12 @@ pub(super) struct Attention {
     is_watched: AtomicBool,
     /// Its number in both tables.
     timer: RawFd,
+    alert: Alert,
 }
 
 impl Attention {
     /// A measure, and its timer in this thread's table.
-    pub(super) fn open() -> io::Result<(Arc<Self>, File)> {
+    pub(super) fn open(alert: Alert) -> io::Result<(Arc<Self>, File)> {
         let timer = timer::make()?;
         let attention = Self {
             epoch: Instant::now(),
@@ -64,6 +110,7 @@ impl Attention {
             longest: AtomicU64::new(0),
             is_watched: AtomicBool::new(false),
             timer: timer.as_raw_fd(),
+            alert,
         };
         Ok((Arc::new(attention), timer))
     }
@@ -100,8 +147,14 @@ impl Attention {
 
     fn be_watched(&self) {
         if !self.is_watched.swap(true, Ordering::SeqCst) {
-            self.set_timer(AWAY);
+            self.set_timer(self.alert.patience());
         }
+    }
+
+    /// The head looks soon.
+    pub(super) fn look(&self) {
+        self.is_watched.store(true, Ordering::SeqCst);
+        self.set_timer(self.alert.patience());
     }
 
     fn set_timer(&self, time: Duration) {
@@ -152,7 +205,9 @@ impl Attention {
             }
             match self.round() {
                 None => self.is_idle(),
-                Some(time) if time < AWAY => self.set_timer(AWAY - time),
+                Some(time) if time < self.alert.patience() => {
+                    self.set_timer(self.alert.patience().saturating_sub(time).max(MOMENT));
+                }
                 Some(time) => {
                     if away.is_none() && (time >= RUNS_ON || !is_running(thread)) {
                         away = Some(began);

@@ -14,10 +14,11 @@ use std::{
 };
 
 use super::answers::{Promise, Reply};
-use super::attention::Presence;
+use super::attention::{Alert, Presence, Pulse};
 use super::error::HandError;
 use super::stock::Stock;
 use super::table::{Guard, Table};
+use super::tenant::{self, Tenant};
 use super::thread::Thread;
 
 /// One hand. Its thread starts with the first thing that is placed on it.
@@ -33,6 +34,8 @@ struct Head {
     thread: OnceCell<Thread>,
     next_key: Cell<u64>,
     observer: PresenceObserver,
+    alert: Alert,
+    pulse: Pulse,
 }
 
 impl std::fmt::Debug for Head {
@@ -55,20 +58,22 @@ impl Hand {
     /// `keeps` are descriptors that its thread uses too, such as the log's. They must stay open, under these numbers.
     #[must_use]
     pub fn new(keeps: Vec<RawFd>) -> Self {
-        Self::observed(keeps, Rc::new(|_| {}))
+        Self::observed(keeps, Rc::new(|_| {}), Alert::default())
     }
 
     /// The same, with a word for each of its absences.
-    pub(crate) fn observed(keeps: Vec<RawFd>, observer: PresenceObserver) -> Self {
-        Self(Rc::new(Head { keeps, thread: OnceCell::new(), next_key: Cell::new(0), observer }))
+    pub(crate) fn observed(keeps: Vec<RawFd>, observer: PresenceObserver, alert: Alert) -> Self {
+        let (thread, next_key, pulse) = (OnceCell::new(), Cell::new(0), Pulse::default());
+        Self(Rc::new(Head { keeps, thread, next_key, observer, alert, pulse }))
     }
 
     fn thread(&self) -> Result<&Thread, HandError> {
         if let Some(thread) = self.thread_if_started() {
             return Ok(thread);
         }
-        let observer = self.0.observer.clone();
-        let thread = Thread::start(&self.0.keeps, move |presence| observer(presence));
+        let Head { keeps, observer, alert, pulse, .. } = &*self.0;
+        let observer = observer.clone();
+        let thread = Thread::start(keeps, alert.clone(), pulse.clone(), move |presence| observer(presence));
         let thread = thread.map_err(HandError::Start)?;
         Ok(self.0.thread.get_or_init(|| thread))
     }
@@ -112,28 +117,34 @@ impl Hand {
         Ok(thread.awaited.promise(&thread.answers, move |id| hand.send(move |table| table.end_act(id))))
     }
 
-    /// A key for what is going to be placed on the hand.
-    pub(crate) fn reserve<T>(&self) -> Held<T> {
+    /// A key for what is going to be placed on the hand, of a tenant's if it touches what a container can delay.
+    pub(crate) fn reserve<T>(&self, tenant: Option<&Tenant>) -> Held<T> {
         let key = self.0.next_key.get();
         self.0.next_key.set(key + 1);
-        Held { hand: self.clone(), key, is_given: Cell::new(false), _object: PhantomData }
+        let tenant = tenant.cloned();
+        Held { hand: self.clone(), key, tenant, is_given: Cell::new(false), _object: PhantomData }
     }
 
     /// Places on the hand what `make` makes there, within `limit`.
     ///
     /// Cancel-safe: then nothing is placed.
-    pub(crate) async fn place<T: 'static, E, F, Made>(&self, limit: Duration, make: F) -> Result<Held<T>, E>
+    pub(crate) async fn place<T: 'static, E, F, Made>(
+        &self,
+        limit: Duration,
+        tenant: Option<&Tenant>,
+        make: F,
+    ) -> Result<Held<T>, E>
     where
         F: FnOnce() -> Made + Send + 'static,
         Made: Future<Output = Result<T, E>> + 'static,
         E: From<HandError> + Send + 'static,
     {
         let (promise, reply) = self.promise()?;
-        let held = self.reserve::<T>();
-        let key = held.key;
+        let held = self.reserve::<T>(tenant);
+        let (key, tenant) = (held.key, tenant.cloned());
         self.send(move |table| {
             let place = table.clone();
-            table.run(promise, async move { make().await.map(|made| place.insert(key, made)) });
+            table.run(promise, tenant, async move { make().await.map(|made| place.insert(key, made)) });
         });
         reply.within(limit).await??;
         Ok(held)
@@ -151,7 +162,7 @@ impl Hand {
         E: From<HandError> + Send + 'static,
     {
         let (promise, reply) = self.promise()?;
-        let held = self.reserve::<T>();
+        let held = self.reserve::<T>(None);
         let key = held.key;
         self.thread()?.borrower.send(key, descriptors).map_err(|_| HandError::Closed)?;
         self.send(move |table| {
@@ -167,14 +178,15 @@ impl Hand {
         self.thread_if_started().map(|thread| (thread.stock.clone(), thread.shelf.as_fd()))
     }
 
-    /// For how long it has been away, if it is away.
-    pub(crate) fn away_for(&self) -> Option<Duration> {
-        self.thread_if_started()?.attention.away_for()
+    pub(crate) fn pulse(&self) -> Pulse {
+        self.0.pulse.clone()
     }
 
-    /// Its longest round.
-    pub(crate) fn longest_away(&self) -> Duration {
-        self.thread_if_started().map(|thread| thread.attention.longest()).unwrap_or_default()
+    /// The alert has changed.
+    pub(crate) fn look(&self) {
+        if let Some(thread) = self.thread_if_started() {
+            thread.attention.look();
+        }
     }
 
     /// The descriptors that [`Guard::lend`] has sent under this key.
@@ -191,6 +203,7 @@ impl Hand {
 pub(crate) struct Held<T> {
     hand: Hand,
     key: u64,
+    tenant: Option<Tenant>,
     is_given: Cell<bool>,
     _object: PhantomData<fn() -> T>,
 }
@@ -204,12 +217,21 @@ impl<T: 'static> Held<T> {
         &self.hand
     }
 
+    pub(crate) fn tenant(&self) -> Option<&Tenant> {
+        self.tenant.as_ref()
+    }
+
+    /// A key for something else of the same tenant's on the same hand.
+    pub(crate) fn reserve<U>(&self) -> Held<U> {
+        self.hand.reserve(self.tenant())
+    }
+
     /// Does `act` with it, after all that was sent before.
     pub(crate) fn tell(&self, act: impl FnOnce(&mut T) + Send + 'static) {
-        let key = self.key;
+        let (key, tenant) = (self.key, self.tenant.clone());
         self.when_free(move |table| {
             if let Some(mut guard) = table.take::<T>(key) {
-                act(&mut guard);
+                tenant::in_turn(tenant, move || act(&mut guard));
             }
         });
     }
@@ -227,13 +249,13 @@ impl<T: 'static> Held<T> {
         Act: Future<Output = R> + 'static,
     {
         let (promise, reply) = self.hand.promise()?;
-        let (key, id) = (self.key, promise.id());
+        let (key, id, tenant) = (self.key, promise.id(), self.tenant.clone());
         self.hand.send(move |table| table.act_comes(id));
         self.when_free(move |table| {
             if table.is_act_wanted(id)
                 && let Some(guard) = table.take::<T>(key)
             {
-                table.run(promise, act(guard));
+                table.run(promise, tenant, async move { act(guard).await });
             }
         });
         Ok(reply)
@@ -251,22 +273,26 @@ impl<T: 'static> Held<T> {
 
     /// Gives it another object, which does not live on the hand any more then.
     pub(crate) fn give<U: 'static>(&self, other: Held<U>, act: fn(&mut T, U)) {
-        let (key, given) = (self.key, other.give_up());
+        let (key, given, tenant) = (self.key, other.give_up(), self.tenant.clone());
         self.when_free(move |table| {
-            let other = table.take::<U>(given).map(Guard::into_inner);
-            if let (Some(mut guard), Some(other)) = (table.take::<T>(key), other) {
-                act(&mut guard, other);
-            }
+            let (guard, other) = (table.take::<T>(key), table.take::<U>(given));
+            tenant::in_turn(tenant, move || {
+                let other = other.map(Guard::into_inner);
+                if let (Some(mut guard), Some(other)) = (guard, other) {
+                    act(&mut guard, other);
+                }
+            });
         });
     }
 
     /// Replaces it there by what `become_other` makes of it.
     pub(crate) fn turned_into<U: 'static>(self, become_other: fn(T) -> U) -> Held<U> {
-        let other = self.hand.reserve::<U>();
-        let (from, to) = (self.key, other.key);
+        let other = self.reserve::<U>();
+        let (from, to, tenant) = (self.key, other.key, self.tenant.clone());
         self.when_free(move |table| {
+            let place = table.clone();
             if let Some(guard) = table.take::<T>(from) {
-                table.insert(to, become_other(guard.into_inner()));
+                tenant::in_turn(tenant, move || place.insert(to, become_other(guard.into_inner())));
             }
         });
         self.give_up();
@@ -287,9 +313,12 @@ impl<T: 'static> Held<T> {
 
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
-        let key = self.key;
+        let (key, tenant) = (self.key, self.tenant.take());
         if !self.is_given.get() {
-            self.hand.send(move |table| table.remove(key));
+            self.hand.send(move |table| {
+                let table = table.clone();
+                tenant::in_turn(tenant, move || table.remove(key));
+            });
         }
     }
 }

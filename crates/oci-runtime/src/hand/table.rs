@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::answers::Promise;
 use super::lending::End;
+use super::tenant::{Tenant, Turns};
 
 type Act = Box<dyn FnOnce(&Rc<Table>)>;
 
@@ -61,9 +62,11 @@ impl Table {
     pub(super) fn run<R: Send + 'static>(
         self: &Rc<Self>,
         promise: Promise<R>,
+        tenant: Option<Tenant>,
         act: impl Future<Output = R> + 'static,
     ) {
         let (id, table) = (promise.id(), self.clone());
+        let act = Turns::of(tenant, act);
         let task = tokio::task::spawn_local(async move {
             let result = act.await;
             table.acts.borrow_mut().remove(&id);

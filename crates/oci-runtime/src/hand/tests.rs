@@ -19,7 +19,7 @@ fn hand() -> Hand {
 }
 
 async fn place<T: Send + 'static>(hand: &Hand, object: T) -> Held<T> {
-    hand.place(AT_ONCE, move || async move { Ok::<T, HandError>(object) }).await.unwrap()
+    hand.place(AT_ONCE, None, move || async move { Ok::<T, HandError>(object) }).await.unwrap()
 }
 
 /// A gate on the way of an act, which the test opens. No channel of tokio's: it would ring in the other thread's table.
@@ -72,7 +72,7 @@ fn what_is_not_waited_for_any_more_ends_and_leaves_nothing() {
     run(async {
         let hand = hand();
         let number = place(&hand, 1).await;
-        let never = |limit| hand.place(limit, std::future::pending::<Result<u8, HandError>>);
+        let never = |limit| hand.place(limit, None, std::future::pending::<Result<u8, HandError>>);
         assert!(matches!(never(SHORT).await, Err(HandError::Away { limit: SHORT })));
         let endless = number.ask(|_number| std::future::pending::<()>());
         assert!(matches!(endless.unwrap().within(SHORT).await, Err(HandError::Away { .. })));
@@ -130,7 +130,7 @@ fn descriptors_are_lent_by_key_and_kept_meanwhile() {
     run(async {
         let hand = hand();
         let nothing = place(&hand, ()).await;
-        let (one, two) = (hand.reserve::<Vec<OwnedFd>>(), hand.reserve::<Vec<OwnedFd>>());
+        let (one, two) = (hand.reserve::<Vec<OwnedFd>>(None), hand.reserve::<Vec<OwnedFd>>(None));
         let keys = [one.key(), two.key()];
         let lent = nothing.ask(move |nothing| async move {
             for key in keys {
@@ -158,7 +158,7 @@ fn d9_a_loan_without_room_says_so_and_leaves_nothing() {
         let nothing = place(&hand, ()).await;
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open();
-        let lent = hand.reserve::<Vec<OwnedFd>>();
+        let lent = hand.reserve::<Vec<OwnedFd>>(None);
         let key = lent.key();
         let lend = nothing.ask_within(AT_ONCE, move |nothing| async move {
             let three = (0..3).map(|_| OwnedFd::from(std::fs::File::open("/dev/null").unwrap())).collect();
@@ -189,7 +189,7 @@ fn d9_a_hand_that_cannot_start_leaves_nothing() {
             let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
             setrlimit(Resource::RLIMIT_NOFILE, u64::try_from(highest + 1).unwrap(), hard).unwrap();
             let hand = hand();
-            let placed = hand.place(AT_ONCE, || async { Ok::<(), HandError>(()) }).await;
+            let placed = hand.place(AT_ONCE, None, || async { Ok::<(), HandError>(()) }).await;
             setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
             if let Err(error) = placed {
                 assert!(error.to_string().contains("cannot start the thread"), "{error}");

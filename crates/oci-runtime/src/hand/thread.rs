@@ -21,11 +21,12 @@ use tokio::{
 use tracing::error;
 
 use super::answers::{Answer, Awaited};
-use super::attention::{self, Attention, Presence};
+use super::attention::{self, Alert, Attention, Presence, Pulse};
 use super::lending::{self, End};
 use super::line::{Bell, Line, Reader};
 use super::stock::{self, Stock};
 use super::table::Table;
+use super::tenant;
 
 pub(super) type Message = Box<dyn FnOnce(&Rc<Table>) + Send>;
 
@@ -50,12 +51,17 @@ pub(super) struct Thread {
 impl Thread {
     /// Must run inside a `LocalSet`, on which the answers come. Returns when the thread has descriptors of its own.
     /// `changed` gets to know when it is away, and when it is back.
-    pub(super) fn start(keeps: &[RawFd], changed: impl Fn(Presence) + 'static) -> io::Result<Self> {
+    pub(super) fn start(
+        keeps: &[RawFd],
+        alert: Alert,
+        pulse: Pulse,
+        changed: impl Fn(Presence) + 'static,
+    ) -> io::Result<Self> {
         let (borrower, lender) = lending::pair()?;
         let (messages, message_bell) = Line::open()?;
         let (answers, answer_bell) = Line::open()?;
         let reader = Reader::new(answers.clone(), &answer_bell)?;
-        let (attention, timer) = Attention::open()?;
+        let (attention, timer) = Attention::open(alert)?;
         let timer = attention::on_the_head(timer)?;
         let [shelf, door] = stock::ends()?;
         let stock = Stock::new();
@@ -71,6 +77,7 @@ impl Thread {
             stock: stock.clone(),
             shelf_and_door,
         };
+        pulse.begin(attention.clone());
         let (ready, is_ready) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("hand".to_owned()).stack_size(STACK).spawn(move || {
             let (runtime, parted) = match leave_the_heads_descriptors(&keeps) {
@@ -83,6 +90,8 @@ impl Thread {
             if let Err(error) = ends.serve(&runtime) {
                 error!(%error, "the thread of the pod's streams has ended: no container can be created");
             }
+            drop(runtime);
+            drop(pulse);
         })?;
         let number = is_ready.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
         // From here on the thread has them, in its own table.
@@ -128,6 +137,7 @@ impl Ends {
         // SAFETY: as above.
         unsafe { stock::keep(stock, shelf_and_door) };
         let table = Rc::new(Table::new(lender));
+        tenant::set_hand(true);
         let all = LocalSet::new();
         let served = runtime.block_on(attention.measured(all.run_until(async {
             let reader = Reader::new(messages.clone(), &bell)?;
@@ -140,6 +150,7 @@ impl Ends {
         })));
         // Their promises are dropped, while the bells are open.
         messages.close();
+        tenant::set_hand(false);
         drop(all);
         table.clear();
         served

@@ -1,17 +1,18 @@
 //! How far a movement has got, as all hands have it: its own, and one that stands in for that while it is away.
 //!
-//! Owns who moves: one at a time. A byte is moved by one call of the kernel while its flow is held, so none comes twice, and none is
-//! lost or out of its order, whichever hand moves it and whenever the other one comes back.
+//! Owns what the one that moves has to know. A byte is moved in one turn of its tenant's (`hand::tenant`), so none comes twice, and none
+//! is lost or out of its order, whichever hand moves it and whenever the other one comes back.
 
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use super::line_end::OpenLine;
+use crate::hand::{Tenant, tenant};
 
 /// One movement's.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Flow {
     /// That of the movement that its sink leads into, if others write to that too.
     pub(super) shared: Weak<Flow>,
     is_watched: AtomicBool,
+    /// In whose turns it is moved.
+    pub(super) tenant: Option<Tenant>,
 }
 
 /// What the next one to move has to know.
@@ -35,20 +38,12 @@ pub(super) struct Progress {
 
 impl Flow {
     pub(super) fn new(open: Option<Arc<OpenLine>>, shared: Weak<Self>) -> Arc<Self> {
-        Arc::new(Self { progress: Mutex::default(), open, shared, is_watched: AtomicBool::new(false) })
+        let (is_watched, tenant) = (AtomicBool::new(false), tenant::current());
+        Arc::new(Self { progress: Mutex::default(), open, shared, is_watched, tenant })
     }
 
-    /// Held while this thread touches the source, or as `shared` the sink, of its movement. None while another one does: that may wait
-    /// in the kernel for the pipe's lock, and so would this one.
-    pub(super) fn take(&self) -> Option<MutexGuard<'_, Progress>> {
-        match self.progress.try_lock() {
-            Ok(progress) => Some(progress),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Waits for another thread that moves: where that waits in the kernel, this one would wait for the same pipe.
+    /// Held while this thread touches the source, or as `shared` the sink, of its movement. It waits for no other thread: that has no
+    /// turn meanwhile.
     pub(super) fn hold(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use tokio::{io::Interest, task::JoinHandle};
 
 use super::mover::is_ready;
 use super::pipe::unread;
-use crate::async_file;
+use crate::{async_file, hand::tenant};
 
 /// No event says that a fifo has been read. Its reader is usually waiting for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -23,7 +23,7 @@ pub(super) struct KeptReadable(JoinHandle<()>);
 impl KeptReadable {
     /// Waits on the current `LocalSet`.
     pub(super) fn until_read(reader: File) -> Self {
-        Self(tokio::task::spawn_local(async move {
+        Self(tenant::spawn(async move {
             // If it cannot be watched, for want of descriptors, it goes now.
             let _ = wait(reader).await;
         }))

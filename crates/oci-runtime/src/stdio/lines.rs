@@ -4,7 +4,7 @@
 //! Nothing here can change the stream or make it fail. While a watch reads, the stream moves no faster than the watch.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fs::File,
     io::{self, Read},
     ops::ControlFlow,
@@ -13,7 +13,7 @@ use std::{
 };
 
 use nix::fcntl::{SpliceFFlags, tee};
-use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::pipe::{nonblocking_pipe, unread};
 
@@ -38,9 +38,10 @@ const TURN_STEPS: usize = 100_000;
 /// when other threads are busy too, and that must not make the pause longer.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// How fast the lines of a pod are read; one for all its streams.
+/// How fast the lines of a pod are read; one for all its streams. It is no lock: a stream that has one and does not go on, because its
+/// container delays another hand, would keep the others waiting.
 #[derive(Debug, Clone, Default)]
-pub struct LinePace(Rc<Mutex<()>>);
+pub struct LinePace(Rc<Cell<Option<Instant>>>);
 
 thread_local! {
     static OF_THREAD: LinePace = LinePace::default();
@@ -54,8 +55,10 @@ impl LinePace {
 
     /// Pauses after a turn. A stream that comes during the pause waits for its end before it starts its own.
     async fn rest(&self) {
-        let _others = self.0.lock().await;
-        tokio::time::sleep(PAUSE).await;
+        let now = Instant::now();
+        let end = self.0.get().map_or(now, |earlier| earlier.max(now)) + PAUSE;
+        self.0.set(Some(end));
+        tokio::time::sleep_until(end).await;
     }
 }
 

@@ -31,14 +31,22 @@ use super::line_end::OpenLine;
 use super::lines::{LineReader, LineWatch};
 use super::pipe::unread;
 use super::relief::Relieved;
-use crate::{async_file, async_file::poll_now, busy, hand::stock};
+use crate::{
+    async_file,
+    async_file::poll_now,
+    busy,
+    hand::{stock, tenant},
+};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.
 const EVERYTHING: usize = 1 << 30;
 
-/// Until the next look at a stream that another hand has taken: that one waits in the kernel, or has it for a moment.
-const TAKEN: Duration = Duration::from_millis(50);
+/// Until the next look at a stream whose lines its own hand reads.
+const WATCHED: Duration = Duration::from_millis(50);
+
+/// A move takes microseconds. A container can make it longer: the kernel wakes all that wait for its pipe, a million watches of its own.
+const LONG: Duration = Duration::from_millis(1);
 
 /// The movement of one stream, from its preparation to its end.
 #[derive(Debug)]
@@ -167,7 +175,7 @@ pub(super) struct Task {
 impl Task {
     fn spawn(mover: Rc<Mover>, stream: StreamName) -> Self {
         let weak = Rc::downgrade(&mover);
-        let handle = tokio::task::spawn_local(async move {
+        let handle = tenant::spawn(async move {
             if let Err(error) = busy::named("a container's output", mover.run()).await {
                 warn!(%stream, %error, "cannot move the stream any further: it is cut here, and later data is lost");
             }
@@ -177,8 +185,8 @@ impl Task {
 
     /// The stream is its own hand's, which reports what is wrong with it.
     pub(super) fn standing_in(mover: Rc<Mover>) -> Self {
-        let weak = Rc::downgrade(&mover);
-        let handle = tokio::task::spawn_local(async move {
+        let (weak, tenant) = (Rc::downgrade(&mover), mover.flow.tenant.clone());
+        let handle = tenant::spawn_for(tenant, async move {
             let ended = mover.run().await;
             debug!(?ended, "the end of a stream of another thread");
         });
@@ -280,10 +288,12 @@ impl Mover {
         loop {
             // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
-            match self.move_inspected().await {
+            let (began, moved) = (Instant::now(), self.move_inspected().await);
+            match moved {
                 Ok(0) => break,
                 // Looking at lines takes time; with a flood of them it would take all of the thread's.
                 Ok(_) if self.line_reader.borrow().is_some() => tokio::task::yield_now().await,
+                Ok(_) if began.elapsed() >= LONG => tokio::task::yield_now().await,
                 // A fast writer with a fast reader must not occupy the only thread.
                 Ok(_) => tokio::task::coop::consume_budget().await,
                 Err(nix::Error::EINTR) => {}
@@ -484,23 +494,19 @@ impl Mover {
                     return moved;
                 }
                 // On the heap: it is rare, and would be a part of each stream's task.
-                Box::pin(tokio::time::sleep(TAKEN)).await;
+                Box::pin(tokio::time::sleep(WATCHED)).await;
             },
         }
     }
 
-    /// None if another hand has the flow, or if only its own hand may move it.
+    /// None if only its own hand may move it.
     fn try_move(&self, limit: usize) -> Option<nix::Result<usize>> {
-        let mut progress = self.flow.take()?;
+        let mut progress = self.flow.hold();
         if self.role == Role::StandsIn && self.flow.is_watched() {
             return None;
         }
-        // Its sink is the pipe that a container holds, if that holds one.
         let shared = self.flow.shared.upgrade();
-        let mut shared = match &shared {
-            Some(shared) => Some(shared.take()?),
-            None => None,
-        };
+        let mut shared = shared.as_ref().map(|shared| shared.hold());
         Some(self.move_available(&mut progress, shared.as_deref_mut(), limit))
     }
 

@@ -19,6 +19,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 use super::pipe::unread;
+use crate::hand::tenant;
 
 /// Most of what is kept. What the runtime says beyond that is dropped, and a process that writes more waits for its readers.
 const MOST: usize = 1024 * 1024;
@@ -70,7 +71,7 @@ impl Relief {
 
     /// Looks again and again, on the current `LocalSet`.
     pub(super) fn begin(self) -> ReliefTask {
-        ReliefTask(tokio::task::spawn_local(async move {
+        ReliefTask(tenant::spawn(async move {
             let mut pause = PAUSE;
             loop {
                 tokio::time::sleep(pause).await;

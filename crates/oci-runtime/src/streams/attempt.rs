@@ -67,7 +67,7 @@ struct Pending {
 
 impl PendingAttempt {
     pub(super) fn of(stdio: &Rc<Held<Stdio>>, make: fn(&Stdio) -> io::Result<stdio::Attempt>) -> Self {
-        let (lent, held_back) = (stdio.hand().reserve(), stdio.hand().reserve());
+        let (lent, held_back) = (stdio.reserve(), stdio.reserve());
         let (lent_key, held_back_key) = (lent.key(), held_back.key());
         let reply = stdio.ask(move |stdio| async move { lend(&stdio, make, lent_key, held_back_key) });
         Self(Some(Pending { reply, lent, held_back }))

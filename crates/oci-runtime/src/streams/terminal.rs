@@ -39,7 +39,7 @@ impl TerminalSocket {
     /// It cannot be made, or the hand is away.
     pub async fn bind(ends: &EndsOfTerminal, base: &Path) -> Result<Self, ConsoleError> {
         let base = base.to_owned();
-        let socket = ends.0.hand().place(AT_ONCE, move || async move { ConsoleSocket::bind(&base) }).await?;
+        let socket = ends.0.hand().place(AT_ONCE, ends.0.tenant(), move || async move { ConsoleSocket::bind(&base) }).await?;
         let path = socket.ask_within(AT_ONCE, |socket| async move { socket.path().to_owned() }).await?;
         Ok(Self { socket, path })
     }
@@ -60,7 +60,7 @@ impl TerminalSocket {
         size: Option<TerminalSize>,
         limit: Duration,
     ) -> Result<Terminal, ConsoleError> {
-        let console: Held<Console> = self.socket.hand().reserve();
+        let console: Held<Console> = self.socket.reserve();
         let (key, stdio) = (console.key(), ends.0.key());
         let attached = self.socket.ask_within(limit + AT_ONCE, move |socket| async move {
             let console = receive(&socket, stdio, size, limit).await?;

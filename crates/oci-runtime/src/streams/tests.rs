@@ -23,7 +23,11 @@ async fn open(paths: &StdioPaths) -> Result<Streams, StdioError> {
 }
 
 async fn open_on(hands: &Hands, paths: &StdioPaths) -> Result<Streams, StdioError> {
-    Streams::open(hands, paths, StreamOwner::default()).await
+    open_of(hands, Whose::Container(&paths.stdout), paths).await
+}
+
+async fn open_of(hands: &Hands, whose: Whose<'_>, paths: &StdioPaths) -> Result<Streams, StdioError> {
+    Streams::open(hands, whose, paths, StreamOwner::default()).await
 }
 
 fn shell(stdio: crate::stdio::ChildStdio, script: &str) -> Command {

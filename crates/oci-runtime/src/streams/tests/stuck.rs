@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::test_support::DEADLINE;
+use crate::{streams::hands::MOST, test_support::DEADLINE};
 
 const SHORT: Duration = Duration::from_millis(100);
 /// What the head does while the hand is stuck takes no time.
@@ -46,6 +46,41 @@ struct Stuck {
     _directory: tempfile::TempDir,
 }
 
+fn a_container(id: &str) -> Whose<'_> {
+    Whose::Container(id)
+}
+
+fn execs_of_one(_: &str) -> Whose<'_> {
+    Whose::ExecsOf("c")
+}
+
+/// Containers whose output is being moved, and which then hold their locks, all at the same time.
+async fn many_stuck(hands: &Hands, count: usize, whose: fn(&str) -> Whose<'_>) -> Vec<Stuck> {
+    let mut begun = Vec::new();
+    for number in 0..count {
+        let directory = tempfile::tempdir().unwrap();
+        let path = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&path);
+        let streams = open_of(hands, whose(&number.to_string()), &output_to(&path)).await.unwrap();
+        streams.connect().await.unwrap();
+        let Attempt { mut child, held_back } = streams.attempt().ready().await.unwrap();
+        let pipe = std::mem::take(&mut child.stdout).into_inner().unwrap();
+        streams.accept(held_back);
+        streams.settled().await.unwrap();
+        begun.push((reader, streams, child, pipe, directory));
+    }
+    // The hand comes to none of them until all hold.
+    begun[0].1.stdio.tell(|_| std::thread::sleep(SHORT * 4));
+    let hold = |(reader, streams, child, pipe, directory): (_, _, _, OwnedFd, _)| {
+        File::from(pipe.try_clone().unwrap()).write_all(b"first\n").unwrap();
+        let holder = Holder::hold(pipe);
+        Stuck { hands: hands.clone(), reader, streams, child, holder, _directory: directory }
+    };
+    let stuck = begun.into_iter().map(hold).collect();
+    tokio::time::sleep(SHORT).await;
+    stuck
+}
+
 impl Stuck {
     async fn new() -> Self {
         Self::on(Hands::new(Vec::new())).await
@@ -70,6 +105,10 @@ impl Stuck {
     async fn is_stuck(&self) -> bool {
         self.streams.stdio.ask_within(SHORT, |_| async {}).await.is_err()
     }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
 /// H1: on 981875e7 the thread that answers containerd waited there, and no stop ended the container.
@@ -105,7 +144,6 @@ fn h1_new_streams_get_another_hand_while_the_first_is_stuck() {
         let path = make_fifo(directory.path(), "other");
         let reader = open_reader(&path);
         let reaper = Reaper::start().unwrap();
-        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
         let before = threads();
         let mut all = Vec::new();
         for word in ["one", "two"] {
@@ -230,5 +268,87 @@ fn h1_no_output_is_lost_or_comes_twice_when_the_hand_comes_back() {
         assert_eq!(seen.len(), whole.len());
         assert_eq!(turns, 3);
         writer.join().unwrap();
+    });
+}
+
+/// So many containers hold a lock.
+const MANY: usize = 9;
+
+/// H1: many containers of a pod hold the lock of their pipe at once. Each delays one thread; another one's output goes on within a second
+/// all the same, and comes whole.
+#[test]
+fn h1_many_containers_that_hold_their_locks_delay_a_thread_each_and_another_one_for_a_second() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let mut other = Other::on(&hands).await;
+        other.expect("before\n").await;
+        let before = threads();
+        let stuck = many_stuck(&hands, MANY, a_container).await;
+        let took = other.expect("meanwhile\n").await;
+        assert!(took < A_SECOND + NO_TIME, "{took:?}");
+        tokio::time::sleep(A_SECOND * 2).await;
+        let (now, attention) = (threads(), hands.attention());
+        let quick = other.expect("and on\n").await;
+        // Each holder is a thread of the test's own.
+        assert!(now <= before + 2 * MANY, "{now} threads, {before} before");
+        assert_eq!(attention.away, MANY);
+        assert!(quick < NO_TIME, "{quick:?}");
+        for Stuck { reader, holder, .. } in stuck {
+            holder.end();
+            until(|| read_available(&reader) == "first\n").await;
+        }
+        until(|| hands.attention().away == 0).await;
+        other.expect("after\n").await;
+    });
+}
+
+/// H1: however many pipes one container holds, it delays one thread.
+#[test]
+fn h1_one_container_that_holds_many_locks_delays_one_thread() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let mut other = Other::on(&hands).await;
+        let before = threads();
+        let stuck = many_stuck(&hands, MANY, execs_of_one).await;
+        let took = other.expect("meanwhile\n").await;
+        assert!(took < A_SECOND + NO_TIME, "{took:?}");
+        tokio::time::sleep(A_SECOND).await;
+        let (now, attention) = (threads(), hands.attention());
+        assert_eq!((now, attention.away), (before + MANY + 1, 1));
+        // What is done with the others of its streams waits too, and delays no thread.
+        for stuck in &stuck {
+            stuck.streams.finish_output();
+        }
+        tokio::time::sleep(A_SECOND).await;
+        assert_eq!((threads(), hands.attention().away), (before + MANY + 1, 1));
+        // Its own output waits until it holds none.
+        let rest = stuck.into_iter().map(|Stuck { reader, holder, streams, _directory, .. }| {
+            holder.end();
+            (reader, streams, _directory)
+        });
+        for (reader, ..) in rest.collect::<Vec<_>>() {
+            until(|| read_available(&reader) == "first\n").await;
+        }
+        until(|| hands.attention().away == 0).await;
+    });
+}
+
+/// H1: the bound holds also when every hand is delayed, those included on which nothing lives that is not another hand's.
+#[test]
+fn h1_there_are_so_many_hands_at_the_most() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let before = threads();
+        let stuck = many_stuck(&hands, MOST + 4, a_container).await;
+        let holders = stuck.len();
+        until(|| hands.attention().away == MOST).await;
+        tokio::time::sleep(A_SECOND * 2).await;
+        assert_eq!(threads(), before + holders + MOST);
+        // All goes on when they let go.
+        for Stuck { reader, holder, .. } in stuck {
+            holder.end();
+            until(|| read_available(&reader) == "first\n").await;
+        }
+        until(|| hands.attention().away == 0).await;
     });
 }
