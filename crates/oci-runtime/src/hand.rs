@@ -15,7 +15,7 @@ mod attention;
 mod error;
 mod handle;
 mod lending;
-mod line;
+pub(crate) mod line;
 pub(crate) mod stock;
 mod table;
 pub(crate) mod tenant;
@@ -30,6 +30,7 @@ pub use self::handle::Hand;
 pub(crate) use self::handle::{Held, WeakHand};
 pub(crate) use self::table::Guard;
 pub(crate) use self::tenant::Tenant;
+pub(crate) use self::thread::own_descriptors;
 
 /// Time for what takes a hand no time. It is longer only when a container delays the hand.
 pub const AT_ONCE: Duration = Duration::from_secs(10);

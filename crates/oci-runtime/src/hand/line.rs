@@ -18,7 +18,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use crate::async_file;
 
 /// A line, as both threads have it.
-pub(super) struct Line<M> {
+pub(crate) struct Line<M> {
     queue: Mutex<Queue<M>>,
     bell: RawFd,
 }
@@ -36,18 +36,18 @@ impl<M> std::fmt::Debug for Line<M> {
 
 /// One thread's own descriptor of a bell.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(crate) struct Bell(OwnedFd);
 
 impl<M> Line<M> {
     /// A line, and the bell in this thread's table.
-    pub(super) fn open() -> io::Result<(Arc<Self>, Bell)> {
+    pub(crate) fn open() -> io::Result<(Arc<Self>, Bell)> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let bell: OwnedFd = bell.into();
         let queue = Mutex::new(Queue { waiting: VecDeque::new(), is_closed: false });
         Ok((Arc::new(Self { queue, bell: bell.as_raw_fd() }), Bell(bell)))
     }
 
-    pub(super) fn bell(&self) -> RawFd {
+    pub(crate) fn bell(&self) -> RawFd {
         self.bell
     }
 
@@ -55,13 +55,13 @@ impl<M> Line<M> {
     ///
     /// # Safety
     /// It has kept the number open, and nothing owns it there.
-    pub(super) unsafe fn bell_of_this_table(&self) -> Bell {
+    pub(crate) unsafe fn bell_of_this_table(&self) -> Bell {
         // SAFETY: the caller's.
         Bell(unsafe { OwnedFd::from_raw_fd(self.bell) })
     }
 
     /// Sends, unless the line is closed: then the message is dropped.
-    pub(super) fn send(&self, message: M) {
+    pub(crate) fn send(&self, message: M) {
         let mut queue = self.queue();
         if queue.is_closed {
             drop(queue);
@@ -78,7 +78,7 @@ impl<M> Line<M> {
     }
 
     /// No message comes any more. Those that wait are dropped.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
@@ -97,19 +97,19 @@ impl<M> Line<M> {
 
 /// Reads a line.
 #[derive(Debug)]
-pub(super) struct Reader<M> {
+pub(crate) struct Reader<M> {
     line: Arc<Line<M>>,
     bell: AsyncFd<File>,
 }
 
 impl<M> Reader<M> {
-    pub(super) fn new(line: Arc<Line<M>>, bell: &Bell) -> io::Result<Self> {
+    pub(crate) fn new(line: Arc<Line<M>>, bell: &Bell) -> io::Result<Self> {
         let bell = File::from(bell.0.as_fd().try_clone_to_owned()?);
         Ok(Self { line, bell: async_file::register(bell, Interest::READABLE)? })
     }
 
     /// The next messages, in their order.
-    pub(super) async fn next(&self) -> io::Result<VecDeque<M>> {
+    pub(crate) async fn next(&self) -> io::Result<VecDeque<M>> {
         self.bell.async_io(Interest::READABLE, |mut bell| bell.read(&mut [0; size_of::<u64>()])).await?;
         Ok(self.line.take())
     }

@@ -54,7 +54,8 @@ impl Tenant {
     }
 
     fn take_turn(&self) -> Option<Turn<'_>> {
-        let has_it = CURRENT.with_borrow(|current| current.as_ref().is_some_and(|it| Arc::ptr_eq(&it.0, &self.0)));
+        let has_it =
+            CURRENT.with_borrow(|current| current.as_ref().is_some_and(|it| Arc::ptr_eq(&it.0, &self.0)));
         let lock = match has_it {
             true => None,
             false => match self.0.try_lock() {

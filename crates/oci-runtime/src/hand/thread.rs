@@ -186,7 +186,8 @@ fn leave_the_heads_descriptors(keeps: &[RawFd]) -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-fn own_descriptors() -> io::Result<impl Iterator<Item = RawFd>> {
+/// The numbers of this thread's table.
+pub(crate) fn own_descriptors() -> io::Result<impl Iterator<Item = RawFd>> {
     // Collected first: the directory's own descriptor is in the list, and is closed then.
     let entries: Vec<_> = std::fs::read_dir("/proc/thread-self/fd")?.collect();
     Ok(entries.into_iter().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_open))

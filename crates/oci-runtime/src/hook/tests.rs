@@ -21,7 +21,10 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
         let [stdout, stderr] = paths.each_ref().map(|path| open_reader(path));
         let [stdout_path, stderr_path] = paths;
         let paths = StdioPaths { stdout: stdout_path, stderr: stderr_path, ..StdioPaths::default() };
-        let mut stdio = Streams::open(&Hands::new(Vec::new()), Whose::Container("c"), &paths, StreamOwner::default()).await.unwrap();
+        let mut stdio =
+            Streams::open(&Hands::new(Vec::new()), Whose::Container("c"), &paths, StreamOwner::default())
+                .await
+                .unwrap();
         within(stdio.connect()).await.unwrap();
         let Attempt { child, held_back } = stdio.attempt().ready().await.unwrap();
         let created = test.container.create(child, CreateOptions::default()).await.unwrap();

@@ -534,3 +534,49 @@ fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
         assert!(reaper.table.borrow().recorded.contains(&pid), "seen after the release of the first");
     });
 }
+
+/// The thread that releases, if it is there: its descriptors.
+fn descriptors_of_release() -> Option<Vec<String>> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let mut tasks = tasks.map(|task| task.path());
+    let task = tasks
+        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "release\n"))?;
+    let links = std::fs::read_dir(task.join("fd")).ok()?.flatten();
+    Some(links.filter_map(|link| Some(std::fs::read_link(link.path()).ok()?.display().to_string())).collect())
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// H1, H3: a killed shim's files are closed when no thread has the same table any more. That of a release works in the kernel for seconds.
+#[test]
+fn h3_the_thread_that_releases_keeps_no_connection_and_no_lock_of_the_shim() {
+    run(async {
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let reaper = Reaper::start().unwrap();
+        orphan(&reaper, "exit 0").await;
+        let lock = lock.path().display().to_string();
+        // The bell, and the standard three, which are the null device in the shim.
+        let has_few = |all: &Vec<String>| (1..=4).contains(&all.len()) && !all.contains(&lock);
+        until(|| descriptors_of_release().as_ref().is_some_and(has_few)).await;
+    });
+}
+
+/// The budget of threads: one more while processes of containers end and for a moment after that, however many end.
+#[test]
+fn the_thread_that_releases_is_one_and_ends() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        for _ in 0..3 {
+            let before = threads();
+            let mut most = 0;
+            for _ in 0..5 {
+                orphan(&reaper, "exit 0").await;
+                most = most.max(threads());
+            }
+            assert!(most <= before + 1, "{most} threads, {before} before");
+            until(|| threads() == before).await;
+        }
+    });
+}

@@ -68,7 +68,13 @@ impl Between {
     }
 
     /// Gives itself back if it is empty: what is left in it would come in another stream.
-    fn carry(self, source: &File, sink: &File, most: usize, wanted: Wanted) -> (nix::Result<Moved>, Option<Self>) {
+    fn carry(
+        self,
+        source: &File,
+        sink: &File,
+        most: usize,
+        wanted: Wanted,
+    ) -> (nix::Result<Moved>, Option<Self>) {
         let seen = match tee(source, &self.writer, most, SpliceFFlags::SPLICE_F_NONBLOCK) {
             Ok(seen @ 1..) => seen,
             nothing => return (nothing.map(|_| Moved::default()), Some(self)),

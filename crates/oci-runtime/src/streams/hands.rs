@@ -206,7 +206,8 @@ impl All {
         }
         let number = self.next.get();
         self.next.set(number + 1);
-        let hand = Hand::observed(self.keeps.clone(), observer(Rc::downgrade(self), number), self.alert.clone());
+        let hand =
+            Hand::observed(self.keeps.clone(), observer(Rc::downgrade(self), number), self.alert.clone());
         self.members.borrow_mut().push(Member::new(number, &hand));
         Some((number, hand))
     }

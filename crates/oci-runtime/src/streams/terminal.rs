@@ -39,7 +39,11 @@ impl TerminalSocket {
     /// It cannot be made, or the hand is away.
     pub async fn bind(ends: &EndsOfTerminal, base: &Path) -> Result<Self, ConsoleError> {
         let base = base.to_owned();
-        let socket = ends.0.hand().place(AT_ONCE, ends.0.tenant(), move || async move { ConsoleSocket::bind(&base) }).await?;
+        let socket = ends
+            .0
+            .hand()
+            .place(AT_ONCE, ends.0.tenant(), move || async move { ConsoleSocket::bind(&base) })
+            .await?;
         let path = socket.ask_within(AT_ONCE, |socket| async move { socket.path().to_owned() }).await?;
         Ok(Self { socket, path })
     }

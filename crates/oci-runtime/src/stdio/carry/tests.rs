@@ -92,7 +92,11 @@ fn measured() {
                 to.read_exact(&mut into).unwrap();
             }
             let direct = direct.elapsed();
-            println!("{name} {wanted:?}: {} MB/s, by one splice {:.2} of the time", bytes >> 20, direct.as_secs_f64());
+            println!(
+                "{name} {wanted:?}: {} MB/s, by one splice {:.2} of the time",
+                bytes >> 20,
+                direct.as_secs_f64()
+            );
         }
     }
 }
