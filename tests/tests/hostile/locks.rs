@@ -1,13 +1,13 @@
 //! Locks of the kernel that a container holds: without a privilege or an annotation it keeps the reader of its output waiting.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;
 use e2e::instance::{is_alive, signal};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
-use crate::support::{PROMPT, podshim};
+use crate::support::{EndsWithTest, PROMPT, podshim};
 
 /// More than the time for which an operation waits for a thread that does not answer, before another one takes its place.
 const WITHIN: Duration = Duration::from_secs(8);
@@ -29,27 +29,27 @@ async fn held_by_one<'node>(node: &'node Containerd, name: &str) -> Result<Runni
 async fn wait_held(pod: &RunningPod<'_>) -> Result<()> {
     let shim = pod.shim_pid()?;
     wait::until("a thread of the shim that waits for the lock", SOON, async || {
-        Ok(has_waiting_thread(shim)?.then_some(()))
+        Ok((waiting_threads(shim)? > 0).then_some(()))
     })
     .await
 }
 
-/// Whether one of its threads is in uninterruptible sleep, twice within a moment.
-fn has_waiting_thread(process: libc::pid_t) -> Result<bool> {
-    let waits = || -> Result<bool> {
-        for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
-            let stat = std::fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
-            if stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('D')) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+/// How many of its threads are in uninterruptible sleep, twice within a moment.
+fn waiting_threads(process: libc::pid_t) -> Result<usize> {
+    let waiting = || -> Result<Vec<PathBuf>> {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task"))?.flatten().map(|task| task.path());
+        let waits = |task: &PathBuf| {
+            let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('D'))
+        };
+        Ok(tasks.filter(waits).collect())
     };
-    if !waits()? {
-        return Ok(false);
+    let before = waiting()?;
+    if before.is_empty() {
+        return Ok(0);
     }
     std::thread::sleep(Duration::from_millis(100));
-    waits()
+    Ok(waiting()?.iter().filter(|task| before.contains(task)).count())
 }
 
 /// H1: until podshim read streams on a thread of their own, no exec, stop or removal of the whole pod ended any more.
@@ -125,6 +125,46 @@ async fn h1_another_containers_output_goes_on_within_a_second() -> Result<()> {
     })
     .await?;
     counts_on(&pod).await?;
+    let counted = counted(&pod)?;
+    ensure!(counted.iter().copied().eq(1..=counted.len()), "{counted:?}");
+    wait::at_most(PROMPT, "the end of the pod", pod.remove()).await
+}
+
+/// Containers of a pod that hold their locks.
+const MANY: usize = 8;
+/// The head, a hand that moves, and one that is there while processes are released.
+const OTHER_THREADS: usize = 3;
+
+/// H1: each container that holds a lock delays one thread of the shim and no more, and another one's output goes on. Until podshim
+/// bounded that, a thread that was delayed in another one's place was not counted, and beyond four of them all output waited.
+#[tokio::test]
+async fn h1_many_containers_that_hold_their_locks_delay_a_thread_each_and_no_other_output() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let names: Vec<String> = (0..MANY).map(|number| format!("holder{number}")).collect();
+    let mut pod = Pod::new("holders").container(Program::new("counter").begins_with_script(COUNTER));
+    for name in &names {
+        pod = pod.container(Program::new(name).holds_stdout());
+    }
+    let mut pod = pod.run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
+    pod.start("counter").await?;
+    let shim = pod.shim_pid()?;
+    for (number, name) in names.iter().enumerate() {
+        pod.start(name).await?;
+        wait::until("one more thread of the shim that waits", PROMPT, async || {
+            Ok((waiting_threads(shim)? > number).then_some(()))
+        })
+        .await?;
+        counts_on(&pod).await?;
+    }
+    let threads = std::fs::read_dir(format!("/proc/{shim}/task"))?.count();
+    println!("{threads} threads");
+    ensure!(threads <= MANY + OTHER_THREADS, "{threads} threads");
+    let exec = pod.exec("holder0", &["echo", "served"]);
+    let output = wait::at_most(WITHIN, "an exec beside held locks", exec).await?;
+    ensure!(output.stdout == "served\n", "{output:?}");
+    counts_on(&pod).await?;
+    wait::at_most(WITHIN, "the pod's stop", pod.stop_all_at_once(Duration::from_secs(1))).await?;
     let counted = counted(&pod)?;
     ensure!(counted.iter().copied().eq(1..=counted.len()), "{counted:?}");
     wait::at_most(PROMPT, "the end of the pod", pod.remove()).await

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
@@ -122,6 +123,34 @@ async fn h5_a_flood_of_messages_costs_the_container() -> Result<()> {
     pod.start("app").await?;
     ensure_serving(&pod, "s1").await?;
     drop(floods);
+    pod.remove().await
+}
+
+/// H5: runc 1.3 and later refuse to delete a container in whose groups another process is, and a flood's receiver is one.
+#[tokio::test]
+async fn h5_a_container_is_removed_in_the_middle_of_a_flood() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("flooded-to-the-end")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("app"));
+    pod = pod.annotate("ready.s1", "notify;fail=100000").container(Program::new("s1"));
+    let mut pod = pod.run(&node, Runtime::Podshim).await?;
+    let _end = EndsWithTest::of(&pod)?;
+    for _ in 0..5 {
+        pod.start("s1").await?;
+        let flood = Flood::begin(&node, &pod, "s1")?;
+        // A receiver is in its groups.
+        let inside = time_inside(&node, &pod)?;
+        wait::until("a receiver's work", SOON, async || {
+            Ok((time_inside(&node, &pod)? > inside + Duration::from_millis(20)).then_some(()))
+        })
+        .await?;
+        wait::at_most(PROMPT, "a stop in a flood", pod.stop("s1", Duration::from_secs(1))).await?;
+        let removed = node.cri()?;
+        wait::at_most(PROMPT, "a removal in a flood", removed.remove_container(pod.id("s1")?)).await?;
+        drop(flood);
+    }
+    wait::at_most(PROMPT, "the end of the pod", pod.stop_sandbox()).await?;
     pod.remove().await
 }
 

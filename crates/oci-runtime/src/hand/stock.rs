@@ -22,8 +22,9 @@ use nix::sys::socket::{
 
 use super::lending::receive;
 
-/// The kernel lets 253 descriptors travel with one message. A piece of work beyond that waits for its own hand.
-const MOST: usize = 120;
+/// The kernel lets 253 descriptors travel with one message (`SCM_MAX_FD`). A piece of work beyond that waits for its own hand: the newest
+/// ones of more than 63 containers.
+const MOST: usize = 126;
 
 /// A piece of work that another hand goes on with.
 pub(crate) struct Work {

@@ -324,23 +324,4 @@ impl Words {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_support::run_for_any_time;
-
-    /// A container that lets go and holds again each second fills no log.
-    #[test]
-    fn absences_are_said_once_a_minute_and_counted() {
-        run_for_any_time(async {
-            tokio::time::pause();
-            let words = Words::default();
-            assert_eq!(words.next_absence(), Some(1));
-            for _ in 0..30 {
-                tokio::time::advance(Duration::from_secs(1)).await;
-                assert_eq!(words.next_absence(), None);
-            }
-            tokio::time::advance(QUIET).await;
-            assert_eq!(words.next_absence(), Some(31));
-        });
-    }
-}
+mod tests;

@@ -2,9 +2,14 @@
 
 use std::{
     io::Read,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     thread::JoinHandle,
 };
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::*;
 use crate::{streams::hands::MOST, test_support::DEADLINE};
@@ -268,6 +273,24 @@ fn h1_no_output_is_lost_or_comes_twice_when_the_hand_comes_back() {
         assert_eq!(seen.len(), whole.len());
         assert_eq!(turns, 3);
         writer.join().unwrap();
+    });
+}
+
+/// H1: where no descriptors are left, no other hand can go on; it does as soon as there are some.
+#[test]
+fn h1_d9_another_hand_goes_on_when_there_are_descriptors_again() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let mut other = Other::on(&hands).await;
+        let stuck = Stuck::on(hands.clone()).await;
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+        setrlimit(Resource::RLIMIT_NOFILE, u64::try_from(next).unwrap(), hard).unwrap();
+        tokio::time::sleep(A_SECOND * 2).await;
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        let took = other.expect("meanwhile\n").await;
+        stuck.holder.end();
+        assert!(took < A_SECOND, "{took:?}");
     });
 }
 
