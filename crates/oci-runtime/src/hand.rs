@@ -7,6 +7,8 @@
 //! The hand's descriptors are its own (`unshare(CLONE_FILES)`): the kernel closes a killed process's files only when all threads with
 //! the same table are gone, and a thread in state D would keep the shim's connections and its lock. So nothing that rings a descriptor
 //! may go from one thread to the other, above all no channel of tokio's: a message and its answer go by a `line`.
+//!
+//! There may be several: what touches a container's pipes is done in turns, one thread at a time (`tenant`).
 
 use std::time::Duration;
 

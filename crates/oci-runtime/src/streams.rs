@@ -39,8 +39,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Opens the files that `paths` names and makes the process's ends, which it gives to `owner`. Fifos are only
-    /// checked here; [`Self::connect`] opens them.
+    /// Opens the files that `paths` names and makes the process's ends, which it gives to `owner`. `whose` processes have the other
+    /// ends. Fifos are only checked here; [`Self::connect`] opens them.
     ///
     /// # Errors
     /// What is wrong with an address, or that the hand is away.

@@ -49,9 +49,14 @@ pub(crate) enum Presence {
 pub(crate) struct Alert(Arc<AtomicBool>);
 
 impl Alert {
-    /// Returns whether it was another way before.
-    pub(crate) fn set(&self, is_on: bool) -> bool {
-        self.0.swap(is_on, Ordering::SeqCst) != is_on
+    /// One is away. Returns whether none was before.
+    pub(crate) fn raise(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
+
+    /// None is away.
+    pub(crate) fn end(&self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 
     fn patience(&self) -> Duration {

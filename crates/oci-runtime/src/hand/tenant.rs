@@ -27,9 +27,19 @@ thread_local! {
     static IS_HAND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From here on this thread is a hand, or none any more.
-pub(super) fn set_hand(is_hand: bool) {
-    IS_HAND.set(is_hand);
+/// This thread is a hand until the result is dropped.
+pub(super) fn hand_of_this_thread() -> HandMark {
+    IS_HAND.set(true);
+    HandMark(())
+}
+
+/// See [`hand_of_this_thread`].
+pub(super) struct HandMark(());
+
+impl Drop for HandMark {
+    fn drop(&mut self) {
+        IS_HAND.set(false);
+    }
 }
 
 /// Whose turn this thread has.

@@ -137,7 +137,7 @@ impl Ends {
         // SAFETY: as above.
         unsafe { stock::keep(stock, shelf_and_door) };
         let table = Rc::new(Table::new(lender));
-        tenant::set_hand(true);
+        let mark = tenant::hand_of_this_thread();
         let all = LocalSet::new();
         let served = runtime.block_on(attention.measured(all.run_until(async {
             let reader = Reader::new(messages.clone(), &bell)?;
@@ -150,7 +150,7 @@ impl Ends {
         })));
         // Their promises are dropped, while the bells are open.
         messages.close();
-        tenant::set_hand(false);
+        drop(mark);
         drop(all);
         table.clear();
         served

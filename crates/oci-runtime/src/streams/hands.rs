@@ -44,6 +44,12 @@ pub enum Whose<'id> {
     ExecsOf(&'id str),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Container,
+    Execs,
+}
+
 type Turn = sync::Weak<sync::Mutex<()>>;
 
 #[derive(Debug)]
@@ -57,7 +63,7 @@ struct All {
     longest: Cell<Duration>,
     alert: Alert,
     /// The turns of containers, and of their execs.
-    tenants: RefCell<BTreeMap<(String, bool), Turn>>,
+    tenants: RefCell<BTreeMap<(Kind, String), Turn>>,
     /// Whether a task settles who goes on for which hand.
     is_settling: Cell<bool>,
     changed: Notify,
@@ -117,8 +123,8 @@ impl Hands {
     /// In whose turns streams are worked on.
     pub(super) fn tenant(&self, whose: Whose<'_>) -> Tenant {
         let key = match whose {
-            Whose::Container(id) => (id.to_owned(), false),
-            Whose::ExecsOf(id) => (id.to_owned(), true),
+            Whose::Container(id) => (Kind::Container, id.to_owned()),
+            Whose::ExecsOf(id) => (Kind::Execs, id.to_owned()),
         };
         let mut tenants = self.0.tenants.borrow_mut();
         if let Some(turn) = tenants.get(&key).and_then(sync::Weak::upgrade) {
@@ -217,7 +223,9 @@ impl All {
         self.forget_ended();
         let members = self.members.borrow();
         let is_any_away = members.iter().any(|member| member.is_away);
-        if self.alert.set(is_any_away) && is_any_away {
+        if !is_any_away {
+            self.alert.end();
+        } else if self.alert.raise() {
             members.iter().filter_map(|member| member.hand.upgrade()).for_each(|hand| hand.look());
         }
         is_any_away

@@ -58,7 +58,7 @@ fn work_waits_for_its_tenants_turn_and_for_no_other() {
 #[test]
 fn what_is_ended_while_another_thread_has_the_turn_is_dropped_in_a_later_one() {
     run(async {
-        set_hand(true);
+        let _mark = hand_of_this_thread();
         let (tenant, seen) = (Tenant::default(), Rc::default());
         let mark = Dropped(Rc::clone(&seen));
         let task = spawn_for(Some(tenant.clone()), async move {
@@ -73,7 +73,6 @@ fn what_is_ended_while_another_thread_has_the_turn_is_dropped_in_a_later_one() {
         assert_eq!(*seen.borrow(), [false; 0]);
         other.ends();
         until(|| *seen.borrow() == [true]).await;
-        set_hand(false);
     });
 }
 

@@ -80,3 +80,19 @@ fn inspection_takes_a_part_of_the_time() {
         assert!(others > 16, "{others}");
     });
 }
+
+/// H1: a stream whose container delays another hand does not go on, and the lines of other containers are read all the same.
+#[test]
+fn a_stream_that_does_not_go_on_keeps_no_other_waiting() {
+    run(async {
+        let pace = LinePace::default();
+        let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
+        let one = async || {
+            let watch = LineWatch::new(50, pace.clone(), |_: Piece<'_>| ControlFlow::Continue(()));
+            let _ = Lines::new(watch).feed(&line).await;
+        };
+        let mut first = std::pin::pin!(one());
+        assert!(tokio::time::timeout(Duration::ZERO, &mut first).await.is_err(), "it has no pause");
+        one().await;
+    });
+}
