@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::answers::Promise;
 use super::lending::End;
-use super::tenant::{Tenant, Turns};
+use super::tenant::{self, Tenant};
 
 type Act = Box<dyn FnOnce(&Rc<Table>)>;
 
@@ -66,8 +66,7 @@ impl Table {
         act: impl Future<Output = R> + 'static,
     ) {
         let (id, table) = (promise.id(), self.clone());
-        let act = Turns::of(tenant, act);
-        let task = tokio::task::spawn_local(async move {
+        let task = tenant::spawn_for(tenant, async move {
             let result = act.await;
             table.acts.borrow_mut().remove(&id);
             promise.keep(result);

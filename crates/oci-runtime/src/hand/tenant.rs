@@ -77,23 +77,23 @@ impl Tenant {
         Some(Turn { _lock: lock, before: CURRENT.replace(Some(self.clone())) })
     }
 
-    /// Drops something of the tenant's, which may be the last close of a pipe, now or in a later turn.
-    fn drop_in_turn<T: 'static>(&self, thing: T) {
+    /// Drops some of the tenant's work, and with it perhaps the last close of a pipe, now or in a later turn.
+    fn drop_in_turn(&self, work: Work) {
         if let Some(_turn) = self.take_turn() {
-            return drop(thing);
+            return drop(work);
         }
         // A hand that ends has nothing else to do.
         if IS_HAND.get() {
-            tokio::task::spawn_local(dropped_later(self.clone(), thing));
+            tokio::task::spawn_local(dropped_later(self.clone(), work));
         }
     }
 }
 
-async fn dropped_later<T>(tenant: Tenant, thing: T) {
+async fn dropped_later(tenant: Tenant, work: Work) {
     loop {
         tokio::time::sleep(TAKEN).await;
         if let Some(_turn) = tenant.take_turn() {
-            return drop(thing);
+            return drop(work);
         }
     }
 }
@@ -110,48 +110,40 @@ pub(super) fn in_turn(tenant: Option<Tenant>, act: impl FnOnce() + 'static) {
     if let Some(_turn) = tenant.take_turn() {
         return act();
     }
-    tokio::task::spawn_local(Turns::of(Some(tenant), async move { act() }));
+    spawn_for(Some(tenant), async move { act() });
 }
 
 /// Spawns on the current `LocalSet` what works for the tenant whose turn it is.
-pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    spawn_for(current(), future)
+pub(crate) fn spawn(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    spawn_for(current(), work)
 }
 
 /// The same for this tenant.
-pub(crate) fn spawn_for<F>(tenant: Option<Tenant>, future: F) -> JoinHandle<F::Output>
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    match tenant {
-        None => tokio::task::spawn_local(future),
-        Some(_) => tokio::task::spawn_local(Turns::of(tenant, future)),
-    }
+pub(crate) fn spawn_for(tenant: Option<Tenant>, work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    tokio::task::spawn_local(Turns::of(tenant, work))
 }
 
-/// A future each of whose polls, and whose end, is in a turn of the tenant's.
-pub(super) struct Turns<F: Future + 'static> {
+/// Of one type, whatever it is: each type of a task is some kilobytes of code.
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Work each of whose polls, and whose end, is in a turn of the tenant's.
+struct Turns {
     tenant: Option<Tenant>,
     /// None once it has ended.
-    work: Option<Pin<Box<F>>>,
+    work: Option<Work>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl<F: Future + 'static> Turns<F> {
-    pub(super) fn of(tenant: Option<Tenant>, work: F) -> Self {
+impl Turns {
+    fn of(tenant: Option<Tenant>, work: impl Future<Output = ()> + 'static) -> Self {
         Self { tenant, work: Some(Box::pin(work)), pause: None }
     }
 }
 
-impl<F: Future + 'static> Future for Turns<F> {
-    type Output = F::Output;
+impl Future for Turns {
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { tenant, work, pause } = &mut *self;
         loop {
             if let Some(pause) = pause {
@@ -180,7 +172,7 @@ impl<F: Future + 'static> Future for Turns<F> {
     }
 }
 
-impl<F: Future + 'static> Drop for Turns<F> {
+impl Drop for Turns {
     fn drop(&mut self) {
         if let (Some(tenant), Some(work)) = (&self.tenant, self.work.take()) {
             tenant.drop_in_turn(work);

@@ -45,12 +45,13 @@ fn work_waits_for_its_tenants_turn_and_for_no_other() {
     run(async {
         let (delayed, free) = (Tenant::default(), Tenant::default());
         let other = Other::takes(&delayed);
-        let waiting = spawn_for(Some(delayed.clone()), async { current().is_some() });
-        assert!(spawn_for(Some(free), async { current().is_some() }).await.unwrap());
+        let has_turn = || async { assert!(current().is_some()) };
+        let waiting = spawn_for(Some(delayed.clone()), has_turn());
+        spawn_for(Some(free), has_turn()).await.unwrap();
         tokio::time::sleep(TAKEN * 2).await;
         assert!(!waiting.is_finished());
         other.ends();
-        assert!(waiting.await.unwrap());
+        waiting.await.unwrap();
         assert!(current().is_none());
     });
 }
@@ -86,7 +87,9 @@ fn inside_of_a_turn_there_is_another_one_of_the_same_tenant() {
         });
         assert_eq!(seen.get(), 1);
         // Spawned in it, it is of the same tenant.
-        let spawned = spawn_for(Some(tenant), async { spawn(async { current().is_some() }).await.unwrap() });
-        assert!(spawned.await.unwrap());
+        let spawned = spawn_for(Some(tenant), async {
+            spawn(async { assert!(current().is_some()) }).await.unwrap();
+        });
+        spawned.await.unwrap();
     });
 }
