@@ -69,34 +69,3 @@ fn nothing_of_one_stream_comes_in_another_one() {
     assert_eq!(read(&third_to), b"third");
     assert_eq!(read(&other_to).len() % 4096, 0);
 }
-
-/// How fast a pipe's data goes to another pipe, printed: `--ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn measured() {
-    for (name, piece) in [("4 kB", 4096), ("64 kB", 65536)] {
-        for wanted in [Wanted::Length, Wanted::LastByte] {
-            let [(source, mut from), (mut to, sink)] = pipes();
-            let (data, mut into) = (vec![b'x'; piece], vec![0; piece]);
-            let (began, mut bytes, mut calls) = (std::time::Instant::now(), 0, 0u32);
-            while began.elapsed().as_secs() < 1 {
-                from.write_all(&data).unwrap();
-                let moved = carry(&source, &sink, 1 << 30, wanted).unwrap().bytes;
-                to.read_exact(&mut into[..moved]).unwrap();
-                (bytes, calls) = (bytes + moved, calls + 1);
-            }
-            let direct = std::time::Instant::now();
-            for _ in 0..calls {
-                from.write_all(&data).unwrap();
-                splice(&source, None, &sink, None, 1 << 30, SpliceFFlags::SPLICE_F_NONBLOCK).unwrap();
-                to.read_exact(&mut into).unwrap();
-            }
-            let direct = direct.elapsed();
-            println!(
-                "{name} {wanted:?}: {} MB/s, by one splice {:.2} of the time",
-                bytes >> 20,
-                direct.as_secs_f64()
-            );
-        }
-    }
-}
