@@ -59,7 +59,7 @@ impl Alert {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    fn patience(&self) -> Duration {
+    fn limit_of_a_round(&self) -> Duration {
         if self.0.load(Ordering::SeqCst) { AWAY_TOO } else { AWAY }
     }
 }
@@ -152,14 +152,14 @@ impl Attention {
 
     fn be_watched(&self) {
         if !self.is_watched.swap(true, Ordering::SeqCst) {
-            self.set_timer(self.alert.patience());
+            self.set_timer(self.alert.limit_of_a_round());
         }
     }
 
     /// The head looks soon.
-    pub(super) fn look(&self) {
+    pub(super) fn check_soon(&self) {
         self.is_watched.store(true, Ordering::SeqCst);
-        self.set_timer(self.alert.patience());
+        self.set_timer(self.alert.limit_of_a_round());
     }
 
     fn set_timer(&self, time: Duration) {
@@ -210,8 +210,8 @@ impl Attention {
             }
             match self.round() {
                 None => self.is_idle(),
-                Some(time) if time < self.alert.patience() => {
-                    self.set_timer(self.alert.patience().saturating_sub(time).max(MOMENT));
+                Some(time) if time < self.alert.limit_of_a_round() => {
+                    self.set_timer(self.alert.limit_of_a_round().saturating_sub(time).max(MOMENT));
                 }
                 Some(time) => {
                     if away.is_none() && (time >= RUNS_ON || !is_running(thread)) {

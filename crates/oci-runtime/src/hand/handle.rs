@@ -183,9 +183,9 @@ impl Hand {
     }
 
     /// The alert has changed.
-    pub(crate) fn look(&self) {
+    pub(crate) fn check_soon(&self) {
         if let Some(thread) = self.thread_if_started() {
-            thread.attention.look();
+            thread.attention.check_soon();
         }
     }
 

@@ -180,7 +180,7 @@ impl All {
         if let Some(member) = self.members.borrow_mut().iter_mut().find(|member| member.number == number) {
             member.is_away = presence == Presence::Away;
         }
-        self.words.say(presence);
+        self.words.log(presence);
         self.changed.notify_one();
         if !self.is_settling.replace(true) {
             tokio::task::spawn_local(settle(Rc::downgrade(&self)));
@@ -226,7 +226,7 @@ impl All {
         if !is_any_away {
             self.alert.end();
         } else if self.alert.raise() {
-            members.iter().filter_map(|member| member.hand.upgrade()).for_each(|hand| hand.look());
+            members.iter().filter_map(|member| member.hand.upgrade()).for_each(|hand| hand.check_soon());
         }
         is_any_away
     }
@@ -295,12 +295,12 @@ async fn stand_in(host: &Hand, away: &Hand) -> Result<Held<StandIn>, HandError> 
 #[derive(Debug, Default)]
 struct Words {
     last: Cell<Option<Instant>>,
-    unsaid: Cell<u32>,
-    is_said: Cell<bool>,
+    unlogged: Cell<u32>,
+    is_logged: Cell<bool>,
 }
 
 impl Words {
-    fn say(&self, presence: Presence) {
+    fn log(&self, presence: Presence) {
         match presence {
             Presence::Away => {
                 if let Some(absences) = self.next_absence() {
@@ -311,7 +311,7 @@ impl Words {
                     );
                 }
             }
-            Presence::Back if self.is_said.take() => {
+            Presence::Back if self.is_logged.take() => {
                 info!("the thread of the pod's streams that was away answers again");
             }
             Presence::Back => {}
@@ -320,12 +320,12 @@ impl Words {
 
     /// How many there were since the last line, this one included, if there is to be a line.
     fn next_absence(&self) -> Option<u32> {
-        let absences = self.unsaid.get() + 1;
+        let absences = self.unlogged.get() + 1;
         let is_due = self.last.get().is_none_or(|last| last.elapsed() >= QUIET);
-        self.unsaid.set(if is_due { 0 } else { absences });
+        self.unlogged.set(if is_due { 0 } else { absences });
         if is_due {
             self.last.set(Some(Instant::now()));
-            self.is_said.set(true);
+            self.is_logged.set(true);
         }
         is_due.then_some(absences)
     }

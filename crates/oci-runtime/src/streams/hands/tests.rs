@@ -5,7 +5,7 @@ use crate::test_support::{run, run_for_any_time, until};
 
 /// A container that lets go and holds again each second fills no log.
 #[test]
-fn absences_are_said_once_a_minute_and_counted() {
+fn absences_are_logged_once_a_minute_and_counted() {
     run_for_any_time(async {
         tokio::time::pause();
         let words = Words::default();
