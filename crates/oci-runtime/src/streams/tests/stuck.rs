@@ -28,9 +28,13 @@ pub(super) struct Holder {
 impl Holder {
     pub(super) fn hold(pipe: OwnedFd) -> Self {
         let (peer, silent) = UnixStream::pair().unwrap();
+        let (begins, begun) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            begins.send(()).unwrap();
             let _ = splice(silent.as_fd(), None, pipe.as_fd(), None, 4096, SpliceFFlags::empty());
         });
+        // On a busy machine a thread begins late.
+        begun.recv().unwrap();
         Self { peer, thread }
     }
 
