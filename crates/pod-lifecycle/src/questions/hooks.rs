@@ -26,7 +26,9 @@ pub(crate) fn next_hook(pod: &State, container: &Container) -> Option<Hook> {
         return None;
     }
     let hooks = &container.hooks;
-    let terminates = pod.is_stopping() || member.role != Role::Sidecar;
+    // I7: what podshim ends in order to restart it is no beginning of the pod's stop.
+    let may_be_pods = member.role != Role::Sidecar && !container.ending.ends_for_restart();
+    let terminates = pod.is_stopping() || may_be_pods;
     if terminates && hooks.is_due(Hook::OnTerminate) && member.on_terminate.is_some() {
         return Some(Hook::OnTerminate);
     }

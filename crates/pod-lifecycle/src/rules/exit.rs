@@ -28,8 +28,8 @@ use crate::rules::standby::{become_standby, takeover_failed};
 use crate::state::State;
 use crate::steps::back_off::{back_off, restart_later};
 use crate::steps::finish::finish;
+use crate::steps::hooks::stop_after_hooks;
 use crate::steps::renew::renew;
-use crate::steps::signal::deliver_stop;
 
 /// Goes on once the init's exit may be the last exit of its container.
 pub(crate) fn finish_if_drained(pod: &mut State, id: &ContainerId) {
@@ -133,16 +133,14 @@ fn fail_group_of(pod: &mut State, id: &ContainerId) {
             && matches!(container.phase(), Phase::Starting { .. } | Phase::Running { .. })
     });
     for other in rest {
-        let kill_at = pod.now() + grace_of(pod, &other);
+        let grace = grace_of(pod, &other);
         if let Some(container) = pod.container_mut(&other)
             && !container.ending.is_signalled()
             && !container.hooks.has_waiting_stop()
         {
             container.ending.end_for_restart();
-            deliver_stop(pod, &other, None);
-            if let Some(container) = pod.container_mut(&other) {
-                container.ending.kill_by(kill_at);
-            }
+            // H1: a hook of a stop that was taken back may still run in it.
+            stop_after_hooks(pod, &other, None, Some(grace));
         }
     }
 }

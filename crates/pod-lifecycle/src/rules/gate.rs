@@ -28,11 +28,10 @@ pub(crate) fn program_started(pod: &mut State, id: &ContainerId) {
         return;
     }
     match state.member().gate {
-        Gate::Skip => open_gate(pod, index),
-        // T11, H8: its own stop came while it was being started. If the gate opened now, it would start mains whose
+        // T11, H8, U11: its own stop came while it was being started. If the gate opened now, it would start mains whose
         // sidecar is gone in a moment.
-        Gate::Running | Gate::Probe { .. }
-            if container.ending.is_final() || container.ending.is_signalled() => {}
+        _ if container.ending.is_final() || container.ending.is_signalled() => {}
+        Gate::Skip => open_gate(pod, index),
         Gate::Running | Gate::Probe { .. } => {
             if let Some(container) = pod.container_mut(id) {
                 container.watch_gate(now);

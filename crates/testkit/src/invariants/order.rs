@@ -231,11 +231,12 @@ impl Invariants {
 
     pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {
         // T11: what was created in a stop, or is held in a caller's, is held until that is over.
-        let by_caller = self.stop.is_some_and(|stop| stop.cause == Cause::Caller);
+        // A standby ends when that begins (V2).
+        let by_caller = self.stop.filter(|stop| stop.cause == Cause::Caller);
         let is_latecomer = self.containers.get(id).is_some_and(|it| {
-            it.is_held()
-                && (it.is_latecomer
-                    || by_caller && self.partner(&it.name).is_none() && !self.is_asked(&it.name))
+            let stays =
+                by_caller.is_some_and(|stop| self.partner(&it.name).is_none() || stop.since < self.now);
+            it.is_held() && (it.is_latecomer || stays && !self.is_asked(&it.name))
         });
         if self.is_read && is_latecomer && !self.is_asked_for(id) {
             self.read_stops();
@@ -266,7 +267,7 @@ impl Invariants {
         }
         let (now, event) = (self.now, self.event);
         let own_time = self.own_time(id);
-        let had_turn = self.containers.get(id).is_some_and(|container| self.turn_has_come(container));
+        let had_turn = self.containers.get(id).is_some_and(|container| self.may_have_its_turn(container));
         // I7, V4.
         let for_restart = self.containers.get(id).is_some_and(|container| {
             let hands_over = self.stop.is_none() && !container.asked_ever && self.may_be_replaced(container);

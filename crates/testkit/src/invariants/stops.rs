@@ -165,6 +165,15 @@ impl Invariants {
         !self.planned().any(|(id, other)| self.is_unfinished(id) && self.needs(other, sidecar))
     }
 
+    /// The same, where it is not certain: one of a pair that waits for a process may be the standby, which delays no turn (T4,
+    /// V4). Which one stands by is not read.
+    pub(super) fn may_have_its_turn(&self, sidecar: &Container) -> bool {
+        !self.planned().any(|(id, other)| {
+            let may_stand_by = self.partner(&other.name).is_some() && !other.runs_program();
+            self.is_unfinished(id) && !may_stand_by && self.needs(other, sidecar)
+        })
+    }
+
     /// T14: whether something that the stop covers has still to end.
     fn covers_something(&self, stop: Stop) -> bool {
         self.planned().any(|(id, container)| {
