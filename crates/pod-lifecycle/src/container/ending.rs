@@ -17,6 +17,8 @@ pub(crate) struct Ending {
     killed: bool,
     put_off: bool,
     next_exit: NextExit,
+    /// Its end in order to be restarted had begun before its turn to stop came, and its signal waits for its hooks.
+    was_to_restart: bool,
     unordered: bool,
     undone: bool,
     asked: bool,
@@ -154,7 +156,18 @@ impl Ending {
 
     /// T3: the turn has passed before the signal was sent; the signal waits for the next turn.
     pub(crate) fn wait_for_next_turn(&mut self) {
-        self.next_exit = NextExit::Unasked;
+        self.next_exit = self.before_its_turn();
+    }
+
+    /// What its next exit means if it does not have its turn yet. U4, V4: an end in order to be restarted goes on.
+    fn before_its_turn(&self) -> NextExit {
+        if self.was_to_restart { NextExit::Restart } else { NextExit::Unasked }
+    }
+
+    /// T1: its turn has come, and its next exit is the last one.
+    pub(crate) fn take_turn(&mut self) {
+        self.was_to_restart |= self.next_exit == NextExit::Restart && !self.is_signalled();
+        self.next_exit = NextExit::Final;
     }
 
     /// T12: the stop that it was part of was taken back, and it has its signal: it ends, and runs again.
@@ -167,7 +180,7 @@ impl Ending {
     pub(crate) fn take_back(&mut self) {
         self.signalled_at = None;
         self.kill_at = None;
-        self.next_exit = NextExit::Unasked;
+        self.next_exit = self.before_its_turn();
     }
 
     /// T12, T16: the stop that it was part of was taken back, and its caller has stopped it: another stop of the pod revokes that it is
@@ -181,13 +194,14 @@ impl Ending {
 
     /// T16: its caller stopped it alone.
     pub(crate) fn end_alone(&mut self) {
+        self.take_turn();
         self.next_exit = NextExit::Alone;
     }
 
     /// A stop of this container alone was the beginning of a stop of the pod: its end is not final yet (R2).
     pub(crate) fn revoke_lone_stop(&mut self) {
         if self.is_alone() {
-            self.next_exit = if self.is_signalled() { NextExit::Revoked } else { NextExit::Unasked };
+            self.next_exit = if self.is_signalled() { NextExit::Revoked } else { self.before_its_turn() };
         }
     }
 
@@ -253,6 +267,7 @@ impl Ending {
         self.kill_at = None;
         self.killed = false;
         self.put_off = false;
+        self.was_to_restart = false;
         self.forget_restart();
     }
 

@@ -59,10 +59,11 @@ fn stop_alone(pod: &mut State, id: &ContainerId) {
 pub(crate) fn revoke_lone_stops(pod: &mut State) {
     let has_run = |container: &&mut Container| !container.is_final() && !container.never_ran();
     for container in pod.containers_mut().filter(has_run) {
+        let was_alone = container.ending.is_alone();
+        container.ending.revoke_lone_stop();
         // If its hook is still running, the signal has not been sent: it waits for the turn (T3), not for T8's time.
-        if container.ending.is_alone() && !container.ending.is_signalled() {
+        if was_alone && !container.ending.is_signalled() && !container.ending.ends_for_restart() {
             container.hooks.stop_waiting();
         }
-        container.ending.revoke_lone_stop();
     }
 }

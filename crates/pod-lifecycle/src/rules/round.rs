@@ -191,15 +191,20 @@ fn take_back_turns(pod: &mut State) {
                 }
             }
             (false, false) if waits => {
-                container.hooks.take_back();
                 container.ending.take_back();
+                // U4, V4: an end in order to be restarted goes on.
+                if !container.ending.ends_for_restart() {
+                    container.hooks.take_back();
+                }
             }
             // T16: its caller has stopped it alone, after all.
             (true, true) => container.ending.take_back_last_turn(),
             // T3: the signal of its caller waits for another turn.
             (true, false) if waits && !container.ending.is_alone() => {
-                container.hooks.stop_waiting();
                 container.ending.wait_for_next_turn();
+                if !container.ending.ends_for_restart() {
+                    container.hooks.stop_waiting();
+                }
             }
             _ => {}
         }

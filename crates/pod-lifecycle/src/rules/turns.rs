@@ -45,7 +45,7 @@ pub(crate) fn take_turns(pod: &mut State) {
             pod.mark_changed();
             continue;
         }
-        container.ending.end_for_good();
+        container.ending.take_turn();
         let grace = grace_without_caller(pod, &id);
         stop_after_hooks(pod, &id, None, grace);
         share_zero_grace(pod, &id);

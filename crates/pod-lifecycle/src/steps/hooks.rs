@@ -69,12 +69,18 @@ pub(crate) fn signal_now_or_in_turn(pod: &mut State, id: &ContainerId) {
     }
 }
 
-/// T3: the signal waits for the next turn; the hooks have already run.
+/// T3: the signal waits for the next turn; the hooks have already run. U4, V4: an end in order to be restarted goes on.
 pub(crate) fn hold_again(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };
-    container.hooks.stop_waiting();
     container.ending.wait_for_next_turn();
+    let goes_on = container.ending.ends_for_restart();
+    if !goes_on {
+        container.hooks.stop_waiting();
+    }
     pod.mark_changed();
+    if goes_on {
+        go_on_with_hooks(pod, id);
+    }
 }
 
 /// Runs a hook of a container.

@@ -330,7 +330,7 @@ impl Invariants {
     }
 
     /// V4, V5: while its partner's gate is open, and the migration to that one has succeeded or its own one has not.
-    fn may_be_replaced(&self, container: &Container) -> bool {
+    pub(super) fn may_be_replaced(&self, container: &Container) -> bool {
         let Some(name) = self.partner(&container.name) else { return false };
         let is_open = |name: &str| self.members.get(name).is_some_and(|member| member.open);
         let migrates = self.member(name).is_some_and(|member| member.migrate.is_some());

@@ -1,5 +1,7 @@
 //! What a create of a planned container means for the pod, and what another round (T12, T14, T18, J11, I4).
 
+use std::collections::BTreeSet;
+
 use pod_lifecycle::{ContainerId, Hook, KubeletType};
 use pod_spec::{RestartPolicy, Role};
 
@@ -87,7 +89,11 @@ impl Invariants {
             .map(|container| container.name.clone())
             .collect();
         let (now, pod_grace) = (self.now, self.pod_grace());
-        for container in self.containers.values_mut() {
+        // U4, V4: what podshim had begun to end in order to restart it ends all the same.
+        let is_replaced = |it: &Container| it.gate_failed || self.may_be_replaced(it);
+        let replaced: BTreeSet<_> =
+            self.containers.iter().filter(|(_, it)| is_replaced(it)).map(|(id, _)| id.clone()).collect();
+        for (id, container) in &mut self.containers {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             let own = container.stop_signals > 0 || asked;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
@@ -102,7 +108,8 @@ impl Invariants {
             let is_sidecar = container.role == Some(Role::Sidecar);
             // H1: a main or an init that its caller has stopped ends, whatever becomes of the pod's stop.
             if is_sidecar || !container.asked_ever {
-                container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && own);
+                let is_kept = own || replaced.contains(id);
+                container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && is_kept);
             }
             container.taken_back |= container.runs_program() && is_sidecar && own && !container.asked_ever;
             container.held_since = now;
