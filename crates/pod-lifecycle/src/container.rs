@@ -223,6 +223,16 @@ impl Container {
         matches!(self.phase, Phase::Held(_))
     }
 
+    /// R7: whether it is held, its process is gone, and podshim is to make it another one.
+    pub(crate) fn is_held_without_a_process(&self) -> bool {
+        let waits = match self.phase {
+            Phase::BackingOff { .. } | Phase::Draining { was: ExitedFrom::Held, .. } => true,
+            Phase::Recreating { .. } => !self.ending.is_final(),
+            _ => false,
+        };
+        waits && self.never_ran()
+    }
+
     /// I5: whether it is a completed init that callers see running.
     pub(crate) fn is_hidden(&self) -> bool {
         matches!(self.phase, Phase::Hidden { .. })

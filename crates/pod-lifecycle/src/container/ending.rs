@@ -22,6 +22,7 @@ pub(crate) struct Ending {
     unordered: bool,
     undone: bool,
     asked: bool,
+    killed_in_stop: bool,
 }
 
 /// What the next exit of a container means.
@@ -226,6 +227,16 @@ impl Ending {
     /// K11: a caller's SIGKILL is obeyed at once.
     pub(crate) fn kill_unordered(&mut self) {
         self.unordered = true;
+    }
+
+    /// K11: a caller's SIGKILL for it has become a part of the stop of the pod.
+    pub(crate) fn kill_in_stop(&mut self) {
+        self.killed_in_stop = true;
+    }
+
+    /// K11: whether only the stop of the pod ends it for its caller's SIGKILL.
+    pub(crate) fn is_killed_in_stop(&self) -> bool {
+        self.killed_in_stop
     }
 
     /// A caller whose Start was not answered kills it.

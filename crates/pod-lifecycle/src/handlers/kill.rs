@@ -5,8 +5,6 @@
 //! does. Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
 //! Changes: container, ending, callers stop, member.
 
-use std::time::Duration;
-
 use pod_spec::{Role, Signal, ZeroGrace};
 
 use crate::container::Container;
@@ -30,13 +28,9 @@ use crate::rules::stop::{begin_stop, hurry_stop};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
-use crate::steps::signal::{deliver_stop, kill_now, send_kill, signal_init};
+use crate::steps::signal::{kill_after_term, kill_now, send_kill, signal_init};
 use crate::steps::unrun::end_without_running;
 use crate::stop::Stop;
-
-/// K9, K10: the time a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its kill
-/// (F5).
-const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
 
 /// Whether HUP is a reload where the plan does not name it as the stop signal (K6). A shim does not see an image's
 /// STOPSIGNAL: under CRI that may be HUP, unless the plan names another signal. And a program that never ran reloads
@@ -198,7 +192,11 @@ fn kill_member(
         Phase::BackingOff { last, .. } if ends_between_runs => finish(pod, id, last),
         Phase::Recreating { .. } if ends_between_runs => container.ending.end_for_good(),
         _ => match (pod.role_of(id), meaning) {
-            (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod, stop_was_asked) => {}
+            (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod, stop_was_asked) => {
+                if let Some(container) = pod.container_mut(id) {
+                    container.ending.kill_in_stop();
+                }
+            }
             (Some(Role::Sidecar), Meaning::Kill) if !pod.is_stopping() && !stop_was_asked => {
                 kill_unordered(pod, id)
             }
@@ -300,26 +298,4 @@ fn kill_unordered(pod: &mut State, id: &ContainerId) {
         container.ending.kill_unordered();
     }
     kill_now(pod, id, Reach::All, SignalCause::Caller);
-}
-
-/// K9, K10, T7: sends the stop signal at once if it is still due, and SIGKILL 1.5 s after it.
-fn kill_after_term(pod: &mut State, id: &ContainerId) {
-    let now = pod.now();
-    let Some(container) = pod.container(id) else { return };
-    // Again, in case a thaw has failed (K17).
-    if container.ending.is_killed() {
-        return kill_now(pod, id, Reach::All, SignalCause::Caller);
-    }
-    let has_exited = container.exited_during_start();
-    if !container.ending.is_signalled() && !has_exited {
-        deliver_stop(pod, id, None);
-    }
-    let Some(container) = pod.container_mut(id) else { return };
-    container.ending.end_for_good();
-    // T10: only the OCI runtime's call goes on, which no signal ends.
-    if has_exited {
-        return container.ending.kill();
-    }
-    let signalled_at = container.ending.signalled_at().unwrap_or(now);
-    container.ending.put_off_kill(signalled_at + KILL_AFTER_TERM);
 }

@@ -56,7 +56,7 @@ pub(crate) fn something_is_left(pod: &State) -> bool {
     pod.planned().any(|(_, container)| {
         container.is_unfinished()
             || matches!(container.phase(), Phase::Held(_) | Phase::Hidden { .. })
-            || (matches!(container.phase(), Phase::BackingOff { .. }) && container.never_ran())
+            || container.is_held_without_a_process()
     })
 }
 

@@ -32,8 +32,17 @@ pub(crate) fn is_evidence(pod: &State, index: usize) -> bool {
 
 /// Who ended a container: its caller, if one has asked for that, or not.
 pub(crate) fn ended_by(pod: &State, container: &Container) -> EndedBy {
+    if is_asked(pod, container) && container.start_error().is_none() {
+        EndedBy::Caller
+    } else {
+        EndedBy::Other
+    }
+}
+
+/// Whether a caller has asked for a container's end, in this round or in a stop that was taken back (T12).
+pub(crate) fn is_asked(pod: &State, container: &Container) -> bool {
     let asked = container.member().is_some_and(|index| pod.member(index).asked().is_some());
-    if asked && container.start_error().is_none() { EndedBy::Caller } else { EndedBy::Other }
+    asked || container.ending.is_asked()
 }
 
 /// T16: the sidecar whose stop can only be a stop of that container alone, when no other stop has come within the window.

@@ -8,6 +8,7 @@ use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::interface::time::PodTime;
 use crate::questions::completion::is_complete;
+use crate::questions::evidence::is_asked;
 use crate::questions::restarts::restarts_after;
 use crate::state::State;
 
@@ -21,11 +22,10 @@ pub(crate) fn limit_of_restarts(pod: &State, container: &Container, code: u32) -
 
 /// Whether that exit of a container restarts the pod. podshim has shown it to no caller: what was shown cannot run again.
 pub(crate) fn restarts_pod(pod: &State, container: &Container, code: u32) -> bool {
-    let is_asked = pod.member_of(container).is_some_and(|state| state.asked().is_some());
     limit_of_restarts(pod, container, code).is_some_and(|limit| !pod.restarts.are_spent(limit))
         // R9: the first that U4 has not forced, and that no caller asked for.
         && container.ending.next_exit() == NextExit::Unasked
-        && !is_asked
+        && !is_asked(pod, container)
         && container.start_error().is_none()
         && !pod.is_stopping()
         && pod.failure().is_none()
@@ -35,9 +35,9 @@ pub(crate) fn restarts_pod(pod: &State, container: &Container, code: u32) -> boo
 /// Whether a container takes part in the restart under way: no caller sees its end, and it is held until the pod starts
 /// again. What its caller stops meanwhile ends for its caller.
 pub(crate) fn is_renewed(pod: &State, container: &Container) -> bool {
-    let is_asked = pod.member_of(container).is_none_or(|state| state.asked().is_some());
     pod.is_restarting()
-        && !is_asked
+        && container.member().is_some()
+        && !is_asked(pod, container)
         && !container.ending.is_undone()
         && container.start_error().is_none()
         && !pod.sandbox.is_gone()

@@ -14,6 +14,7 @@ use crate::questions::order::{comes_after, turn_has_come};
 use crate::questions::pod_restart::resumes_at;
 use crate::rules::gate::program_started;
 use crate::state::State;
+use crate::steps::signal::kill_after_term;
 use crate::stop::{MIN_KILL_DELAY, Stop};
 
 /// T14, T10: a stop is over when everything it covers is final, however much of its budget is left. Then what was created meanwhile starts in order. A stop
@@ -177,6 +178,11 @@ fn take_back_turns(pod: &mut State) {
         let Some(container) = pod.container_mut(&id) else { continue };
         // F11: its caller has killed it before its Start was answered, and waits for its exit.
         if container.ending.is_undone() {
+            continue;
+        }
+        // K11, T7: the stop that its caller's SIGKILL was a part of ends it no more.
+        if container.ending.is_killed_in_stop() {
+            kill_after_term(pod, &id);
             continue;
         }
         // In this round or before: its caller waits for its end.

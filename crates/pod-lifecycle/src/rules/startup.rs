@@ -33,7 +33,8 @@ pub(crate) fn release_held(pod: &mut State) {
         }
         end_those_without_a_process(pod, &line);
     }
-    let never = |id: &ContainerId| pod.container(id).filter(|c| c.never_ran());
+    // T11: in a stop it is held until that is over.
+    let never = |id: &ContainerId| pod.container(id).filter(|c| c.never_ran() && !pod.is_stopping());
     let lost: Vec<_> =
         held.iter().filter_map(|id| Some((id.clone(), never_done(pod, never(id)?.member()?)?))).collect();
     for (id, failed) in lost {
@@ -53,20 +54,19 @@ pub(crate) fn release_held(pod: &mut State) {
     }
 }
 
-/// I2: ends held containers whose runtime's init was killed and that wait to be recreated (R7).
+/// I2: ends held containers whose runtime's init was killed and that wait to be recreated (R7), or are being recreated (T10).
 fn end_those_without_a_process(pod: &mut State, line: &str) {
-    let waiting: Vec<_> = pod
-        .planned()
-        .filter(|(_, container)| container.never_ran())
-        .filter_map(|(_, container)| match container.phase() {
-            Phase::BackingOff { last, .. } => Some((container.id().clone(), last.at)),
-            _ => None,
-        })
-        .collect();
-    for (id, at) in waiting {
+    let waiting = pod.planned_where(|_, container| {
+        container.is_held_without_a_process() && !is_tried_again(pod, container)
+    });
+    for id in waiting {
         let (line, to) = (line.to_owned(), LineTarget::LogAndTerminationMessage);
         pod.emit_change(Action::WriteLine { container: id.clone(), line, to });
-        finish(pod, &id, Exit { code: NEVER_RAN, at });
+        let Some(container) = pod.container_mut(&id) else { continue };
+        match *container.phase() {
+            Phase::BackingOff { last, .. } => finish(pod, &id, Exit { code: NEVER_RAN, at: last.at }),
+            _ => container.end_instead_of_running(NEVER_RAN),
+        }
     }
 }
 

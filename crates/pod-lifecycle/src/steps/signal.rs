@@ -3,6 +3,8 @@
 //! Owns that a signal waits for the end of a start, and that a container is thawed for the signal that ends it (K17). Never decides whether a container gets a signal at all: that is decided above.
 //! Changes: container, ending, hooks, freezer.
 
+use std::time::Duration;
+
 use pod_spec::Signal;
 
 use crate::container::Container;
@@ -17,6 +19,10 @@ use crate::questions::pod_restart::is_renewed;
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::stop::MIN_KILL_DELAY;
+
+/// K9, K10: the time a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its kill
+/// (F5).
+const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
 
 /// Sends a signal that is meant for the program, so not before the program runs. A caller whose Start was answered
 /// by a hold cannot know that the start is only now under way.
@@ -89,6 +95,28 @@ pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: S
         container.ending.end_for_good();
     }
     kill_process(pod, id, reach, cause);
+}
+
+/// K9, K10, T7: sends the stop signal at once if it is still due, and SIGKILL 1.5 s after it.
+pub(crate) fn kill_after_term(pod: &mut State, id: &ContainerId) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    // Again, in case a thaw has failed (K17).
+    if container.ending.is_killed() {
+        return kill_now(pod, id, Reach::All, SignalCause::Caller);
+    }
+    let has_exited = container.exited_during_start();
+    if !container.ending.is_signalled() && !has_exited {
+        deliver_stop(pod, id, None);
+    }
+    let Some(container) = pod.container_mut(id) else { return };
+    container.ending.end_for_good();
+    // T10: only the OCI runtime's call goes on, which no signal ends.
+    if has_exited {
+        return container.ending.kill();
+    }
+    let signalled_at = container.ending.signalled_at().unwrap_or(now);
+    container.ending.put_off_kill(signalled_at + KILL_AFTER_TERM);
 }
 
 /// Ends a container with SIGKILL, also between two runs of its program. What the next exit means stays.

@@ -156,7 +156,8 @@ impl Invariants {
         if let Some(container) = self.containers.get(id).filter(|container| container.role.is_some()) {
             let (name, ran) = (container.name.clone(), container.ran);
             let (is_main, role) = (container.role == Some(Role::Main), container.role);
-            let by_caller = self.is_asked(&name);
+            // T12: also in a stop that was taken back.
+            let by_caller = self.is_asked(&name) || container.asked_ever;
             // U4 ends it in order to restart it, unless its caller wants its end too.
             let for_restart = container.gate_failed && !container.asked_ever;
             let interrupted = (container.interrupted || container.killed) && !for_restart;

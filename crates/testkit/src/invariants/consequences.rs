@@ -128,7 +128,7 @@ impl Invariants {
     fn check_end(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let Some(exit) = container.last_exit else { return Ok(()) };
-        let is_asked = self.is_asked(&container.name);
+        let is_asked = self.is_asked(&container.name) || container.asked_ever;
         if container.role == Some(Role::Main) && is_asked && container.shown.is_none() {
             return self
                 .violated(format!("{id} was stopped by its caller, who does not see its end (R7, R14)"));
@@ -205,7 +205,7 @@ impl Invariants {
             && !self.budget_is_over()
             && self.failed.is_none()
             && self.is_restarted_after(container, exit.code);
-        if comes_back && !self.turn_has_come(container) {
+        if comes_back && !self.may_have_its_turn(container) {
             return self.violated(format!("sidecar {id} stays away while a member that needs it runs (R2)"));
         }
         Ok(())

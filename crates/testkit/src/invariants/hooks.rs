@@ -3,6 +3,7 @@
 use pod_lifecycle::{ContainerId, Hook};
 use pod_spec::{Role, Signal};
 
+use super::picture::Container;
 use super::stop::Cause;
 use super::{Invariants, Verdict};
 
@@ -72,6 +73,7 @@ impl Invariants {
         let budget_over = self.budget_is_over() || self.stop.is_some_and(|stop| stop.had_zero_grace);
         // A stop that came later may give it less.
         let own_time = container.own_time.min(self.own_time(id));
+        let own_time = container.turn_time.map_or(own_time, |turn| turn.min(own_time));
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
             || container.ends_since.is_some_and(|since| self.now >= since + own_time);
         let hurried = container.caller_killed || self.is_asked_to_kill(id);
@@ -83,6 +85,20 @@ impl Invariants {
                 self.violated(format!("{id} gets its stop signal while its {hook} hook runs (H1, H2)"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// T17, T5: the figure of the moment at which the turn comes of a sidecar whose hook runs.
+    pub(super) fn note_turns(&mut self) {
+        let is_new = |it: &Container| {
+            let waits = it.role == Some(Role::Sidecar) && it.hook.is_some() && it.turn_time.is_none();
+            waits && self.stop.is_some() && self.turn_has_come(it)
+        };
+        let new: Vec<_> =
+            self.containers.iter().filter(|(_, it)| is_new(it)).map(|(id, _)| id.clone()).collect();
+        for id in new {
+            let time = self.own_time(&id);
+            self.containers.entry(id).and_modify(|container| container.turn_time = Some(time));
         }
     }
 

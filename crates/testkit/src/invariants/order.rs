@@ -6,7 +6,7 @@ use pod_lifecycle::{ContainerId, ContainerSpec, Hook, KubeletType, Operation, Re
 use pod_spec::{Condition, Member, RestartPolicy, Role, Signal, Source};
 
 use super::picture::{Container, MemberPicture, Process};
-use super::stop::{Cause, End};
+use super::stop::{Cause, End, Stop};
 use super::{Invariants, Verdict};
 
 impl Invariants {
@@ -171,7 +171,9 @@ impl Invariants {
         self.waits(name).into_iter().find(|(earlier, condition)| {
             !self.lets(earlier, *condition)
                 && !self.maybe_lets(earlier, *condition)
-                && !self.partner(earlier).is_some_and(|partner| self.lets(partner, *condition))
+                && !self.partner(earlier).is_some_and(|partner| {
+                    self.lets(partner, *condition) || self.maybe_lets(partner, *condition)
+                })
         })
     }
 
@@ -270,19 +272,17 @@ impl Invariants {
         let had_turn = self.containers.get(id).is_some_and(|container| self.may_have_its_turn(container));
         // I7, V4.
         let for_restart = self.containers.get(id).is_some_and(|container| {
-            let hands_over = self.stop.is_none() && !container.asked_ever && self.may_be_replaced(container);
+            // Or it had begun before the stop.
+            let since = |stop: Stop| container.ends_since.is_some_and(|since| since < stop.since);
+            let may_hand_over = self.stop.is_none_or(since) && !container.asked_ever;
+            let hands_over = may_hand_over && self.may_be_replaced(container);
             self.is_of_failed_group(container) || hands_over
         });
         let never_starts = self.containers.get(id).is_some_and(|container| self.may_never_start(container));
         if self.containers.get(id).is_some_and(|container| self.is_held_too_long(container)) {
             self.timed_out(id);
         }
-        // J9 in a stop: what that covers is not read.
-        if self.stop.is_some()
-            && self.containers.get(id).is_some_and(|it| it.is_held() && self.waits_for_lost_main(it))
-        {
-            self.leaves_the_reading();
-        }
+        self.may_end_held(id)?;
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
         container.never_starts = never_starts;
         if is_stop && !is_kill && container.runs_program() {
@@ -303,6 +303,21 @@ impl Invariants {
             container.held = None;
         }
         Ok(())
+    }
+
+    /// T11: a caller's stop ends only what its caller stops, but for a standby; and what is created in one is held until it is over.
+    fn may_end_held(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let stays = self.stop.is_some_and(|stop| match stop.cause {
+            Cause::Caller => self.partner(&container.name).is_none(),
+            _ => container.is_latecomer && !stop.is_for_good(),
+        });
+        let is_asked = self.is_asked(&container.name) || container.asked_ever || self.is_asked_for(id);
+        let may_stay = self.is_read && stays && !is_asked && self.failed.is_none() && !self.is_complete();
+        match may_stay && container.is_held() && container.role.is_some() {
+            true => self.violated(format!("{id} is held in a stop, and ends in it (T11)")),
+            false => Ok(()),
+        }
     }
 
     /// T8, T17: the time that a container has whose end begins now.

@@ -46,6 +46,8 @@ pub(super) struct Container {
     pub(super) dying_in: u64,
     /// T8, T17: the time that it has from its signal on.
     pub(super) own_time: Duration,
+    /// T17: the time that it has from its turn on, if that came while its hook ran.
+    pub(super) turn_time: Option<Duration>,
     /// K11: a SIGKILL of its caller that no stop announced, which is obeyed.
     pub(super) is_obeyed: bool,
     /// Its program has exited, and what that means has not been judged.
@@ -140,6 +142,7 @@ impl Container {
             is_dying: false,
             dying_in: 0,
             own_time: Duration::ZERO,
+            turn_time: None,
             is_obeyed: false,
             has_just_ended: false,
             held_since: PodTime::ZERO,
@@ -181,6 +184,7 @@ impl Container {
         (self.for_restart, self.had_turn) = (false, false);
         self.signalled_at = None;
         self.ends_since = None;
+        self.turn_time = None;
         self.is_given_up = false;
         self.migrated = None;
         self.killed = false;

@@ -181,11 +181,11 @@ impl Invariants {
             let is_spent = stop.budget.is_some_and(|it| self.now >= it.ends);
             let has_turn = container.role == Some(Role::Sidecar) && self.turn_has_come(container) || is_spent;
             // T11: what is held ends in it, also while its next process is being made (R7).
-            // What a failed pod holds ends once it is there, also after the stop (I2).
+            // What was created in it is held until it is over, unless the pod has failed (I2).
             let ends_unrun = stop.is_own()
-                && stop.cause != Cause::Failed
                 && container.started
                 && !container.ran
+                && (!container.is_latecomer || self.failed.is_some())
                 && self.is_being_recreated(id);
             // What a caller has stopped ends, though the stop that it was part of was taken back (H1).
             let was_asked = container.asked_ever && container.role != Some(Role::Sidecar);
@@ -397,12 +397,9 @@ impl Invariants {
         let (name, role) = (container.name.clone(), container.role);
         let (by_itself, ran) = (!container.is_ended_for_good(), container.ran);
         let Some(member) = self.member(&name).cloned() else { return };
-        if self.stop.is_some() || self.is_asked(&name) {
+        // T12, T15: its caller may have asked for its end in a stop that was taken back.
+        if self.stop.is_some() || self.is_asked(&name) || self.containers[id].asked_ever {
             return;
-        }
-        if self.containers[id].asked_ever {
-            // R9, T12: a caller asked for its end in a stop that was taken back.
-            return self.leaves_the_reading();
         }
         let never = self.policy() == Some(RestartPolicy::Never);
         let repeats = !never
@@ -437,7 +434,8 @@ impl Invariants {
     /// R14: whether an exit restarts the pod, which is another reading's matter.
     pub(super) fn may_restart_the_pod(&self, container: &Container, code: u32) -> bool {
         let fatal = self.member(&container.name).and_then(|member| member.fatal);
-        let by_itself = !self.is_asked(&container.name) && !container.is_ended_for_good();
+        let is_asked = self.is_asked(&container.name) || container.asked_ever;
+        let by_itself = !is_asked && !container.is_ended_for_good();
         matches!(fatal, Some(Fatal::Restart { .. })) && code != 0 && container.exited_in_program && by_itself
     }
 

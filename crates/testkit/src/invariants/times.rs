@@ -45,9 +45,15 @@ impl Invariants {
 
     /// K9, T7, T8, T17: SIGKILL is not late.
     fn check_kill_time(&self, id: &ContainerId, container: &Container) -> Verdict {
-        let Some(signalled_at) = container.signalled_at else { return Ok(()) };
         let is_sidecar = container.role == Some(Role::Sidecar);
         let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
+        let Some(signalled_at) = container.signalled_at else {
+            let lost = is_sidecar && container.caller_killed && !zero_grace && container.begun;
+            return match lost {
+                true => self.violated(format!("{id} goes on after its caller's SIGKILL (T7)")),
+                false => Ok(()),
+            };
+        };
         if is_sidecar && container.caller_killed && !zero_grace && self.now >= signalled_at + EARLY_KILL {
             return self
                 .violated(format!("{id} lives 1.5 s after the signal for its caller's SIGKILL (T7, K9)"));

@@ -2,7 +2,7 @@
 //!
 //! Owns these facts; what a pod owes its kubelet because of them is `expectation`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_lifecycle::ContainerId;
 
@@ -15,6 +15,8 @@ pub(crate) struct Ledger {
     pub(super) ran: BTreeSet<ContainerId>,
     /// Containers whose program has exited with 0.
     pub(super) ended_well: BTreeSet<ContainerId>,
+    /// What had ended, and ran no more, when the program of a container began the last time.
+    over_before: BTreeMap<ContainerId, BTreeSet<ContainerId>>,
     /// Containers that the kubelet has killed.
     pub(super) killed: BTreeSet<ContainerId>,
     /// Killed containers whose stop was given up by a kubelet that restarted.
@@ -30,8 +32,15 @@ impl Ledger {
     }
 
     pub(super) fn began(&mut self, id: &ContainerId) {
+        let over = self.ran.difference(&self.running).cloned().collect();
+        self.over_before.insert(id.clone(), over);
         self.running.insert(id.clone());
         self.ran.insert(id.clone());
+    }
+
+    /// Whether a container had run, and did no more, when the program of another one began the last time.
+    pub(super) fn was_over_before(&self, id: &ContainerId, other: &ContainerId) -> bool {
+        self.over_before.get(other).is_some_and(|over| over.contains(id))
     }
 
     /// The kubelet restarts. To all callers a program that goes on after its stop signal then does its work.

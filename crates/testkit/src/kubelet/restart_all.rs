@@ -49,16 +49,22 @@ impl Kubelet {
         }
         self.restart_of_all.stage = Stage::No;
         for container in 0..self.setup.containers.len() {
-            let ids = (1..=self.attempts[container]).map(|attempt| self.id_of(container, attempt));
+            let mut ids = (1..=self.attempts[container]).rev().map(|attempt| self.id_of(container, attempt));
+            let done = ids.find(|id| self.ledger.ended_well.contains(id));
             let before = |other: usize| self.restart_of_all.before.get(other).copied().unwrap_or_default();
             let comes_after = |other: &usize| self.setup.containers[*other].part != SpecPart::Ephemeral;
             let later = (container + 1..self.attempts.len()).filter(comes_after);
             // T18: a start that its kubelet has given up shows nothing.
-            let was_started = |other: usize, attempt: u32| self.cri.has_started(&self.id_of(other, attempt));
+            // One that had ended before the init ran the last time has not come after it.
+            let was_started = |other: usize, attempt: u32| {
+                let id = self.id_of(other, attempt);
+                let was_over = done.as_ref().is_some_and(|done| self.ledger.was_over_before(&id, done));
+                self.cri.has_started(&id) && !was_over
+            };
             let came_after = later
                 .into_iter()
                 .any(|other| (before(other) + 1..=self.attempts[other]).any(|it| was_started(other, it)));
-            if came_after && ids.into_iter().any(|id| self.ledger.ended_well.contains(&id)) {
+            if came_after && done.is_some() {
                 self.restart_of_all.owed.insert(container, self.attempts[container] + 1);
             }
             if self.setup.containers[container].part != SpecPart::Ephemeral {
