@@ -1,6 +1,7 @@
 //! Signals to one container: when one is really sent, and what goes with it.
 //!
-//! Owns that a signal waits for the end of a start, and that a container is thawed for the signal that ends it (K17). Never decides whether a container gets a signal at all: that is decided above.
+//! Owns that a signal waits for the end of a start, that a container is thawed for the signal that ends it (K17), and when a caller's
+//! SIGKILL that comes early is sent (K9, K10). Never decides whether a container gets a signal at all: that is decided above.
 //! Changes: container, ending, hooks, freezer.
 
 use std::time::Duration;

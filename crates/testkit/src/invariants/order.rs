@@ -314,7 +314,7 @@ impl Invariants {
         });
         let is_asked = self.is_asked(&container.name) || container.asked_ever || self.is_asked_for(id);
         let may_stay = self.is_read && stays && !is_asked && self.failed.is_none() && !self.is_complete();
-        match may_stay && container.is_held() && container.role.is_some() {
+        match may_stay && container.is_held() && !container.ran && container.role.is_some() {
             true => self.violated(format!("{id} is held in a stop, and ends in it (T11)")),
             false => Ok(()),
         }

@@ -269,7 +269,7 @@ impl Invariants {
         let unannounced = self.stop.is_none() && !announced;
         let may_stand_by = self.partner(&name).is_some() && !container.runs_program();
         let (role, is_kill) = (container.role, signal == Signal::KILL);
-        let is_hidden = self.is_hidden(id);
+        let is_hidden = self.is_hidden(id) && container.started;
         // T18: it may complete before the signal reaches it.
         let runs_for_its_caller = role == Some(Role::Init)
             && self.policy() == Some(RestartPolicy::Always)
