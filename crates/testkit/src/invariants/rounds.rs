@@ -97,7 +97,8 @@ impl Invariants {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             let own = container.stop_signals > 0 || asked;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
-            if container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some() {
+            let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
+            if has_hooks && !replaced.contains(id) {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
             }

@@ -148,7 +148,11 @@ impl Kubelet {
         (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Init)).any(|init| {
             let newest = self.cri.listed().newest(init).map(|newest| newest.state);
             let mut ids = (1..=self.attempts[init]).map(|attempt| self.id_of(init, attempt));
-            matches!(newest, Some(State::Exited { code, .. }) if code != 0)
+            // Its last attempt could not be created, or not started.
+            let attempt = self.attempts[init];
+            let is_refused = attempt > 0 && !self.cri.has_started(&self.id_of(init, attempt));
+            is_refused
+                || matches!(newest, Some(State::Exited { code, .. }) if code != 0)
                 || ids.any(|id| self.ledger.killed.contains(&id))
         })
     }
