@@ -264,7 +264,11 @@ impl Invariants {
     }
 
     /// I5: whether a caller may see that an init has completed.
-    fn may_show_completed(&self, id: &ContainerId) -> Verdict {
+    fn may_show_completed(&mut self, id: &ContainerId) -> Verdict {
+        // Without a sandbox any stop shows it, also one that begins because another init has completed just now.
+        if self.is_read {
+            self.read_begin();
+        }
         let Some(container) =
             self.containers.get(id).filter(|it| self.is_read && it.role == Some(Role::Init))
         else {
