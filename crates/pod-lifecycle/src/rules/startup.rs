@@ -90,6 +90,8 @@ pub(crate) fn startup_timers(pod: &mut State, id: &ContainerId) {
         if let Some(limit) = gate_timeout
             && !pod.is_stopping()
             && !stands_by(pod, container)
+            // What may start now has not waited in vain.
+            && !may_start(pod, container)
             && now >= hold.since() + limit
         {
             let blocker = blocker(pod, container).unwrap_or_default();
