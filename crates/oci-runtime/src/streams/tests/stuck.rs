@@ -313,7 +313,8 @@ fn h1_many_containers_that_hold_their_locks_delay_a_thread_each_and_another_one_
         let stuck = many_stuck(&hands, MANY, a_container).await;
         let took = other.expect("meanwhile\n").await;
         assert!(took < A_SECOND + NO_TIME, "{took:?}");
-        tokio::time::sleep(A_SECOND * 2).await;
+        until(|| hands.attention().away == MANY).await;
+        tokio::time::sleep(A_SECOND).await;
         let (now, attention) = (threads(), hands.attention());
         let quick = other.expect("and on\n").await;
         // Each holder is a thread of the test's own.

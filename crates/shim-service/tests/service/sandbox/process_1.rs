@@ -109,7 +109,9 @@ fn a_pod_that_shares_its_pid_namespace_has_a_process_1() {
 
         api.stop("pod").await.unwrap();
         assert_eq!(pod.state("c-app").await.unwrap().status.enum_value(), Ok(Status::STOPPED));
-        assert_eq!(status_line(process_1, "Name"), "", "StopSandbox ends it");
+        // What has ended is released a moment later (H3).
+        let left = status_line(process_1, "State");
+        assert!(left.is_empty() || left.starts_with(['Z', 'X']), "StopSandbox ends it: {left}");
         assert!(!api.place.exists());
         pod.delete("c-app").await.unwrap();
         assert_eq!(api.wait().await.unwrap().exit_status, 137);
