@@ -8,7 +8,7 @@ use pod_spec::Role;
 use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::member::gate::NewestTask;
-use crate::questions::completion::{is_complete, others_may_be_stopped_yet};
+use crate::questions::completion::others_may_be_stopped_yet;
 use crate::questions::grace::grace_of;
 use crate::questions::order::{comes_after, turn_has_come};
 use crate::questions::pod_restart::resumes_at;
@@ -158,10 +158,12 @@ pub(crate) fn take_back_callers_stop(pod: &mut State) {
     }
 }
 
-/// J11: under Never a caller recreates a main that has failed only on purpose (KEP-5307): the pod is not complete.
+/// J11: under Never a caller recreates a main that has failed only on purpose (KEP-5307): its end counts no more, and the pod is not
+/// complete. What else is recreated ends with the pod, in the time that its stop has (T9).
 pub(crate) fn take_back_completion(pod: &mut State, created: usize) {
     let completes = pod.stop().is_some_and(|stop| stop.cause() == StopCause::Completed);
-    if completes && pod.member(created).role() == Role::Main && !is_complete(pod) {
+    let counts_no_more = pod.member(created).role() == Role::Main && pod.member(created).ended().is_none();
+    if completes && counts_no_more {
         pod.note("the pod is not complete: its caller creates a main once more");
         take_back_turns(pod);
         end_stop(pod);
