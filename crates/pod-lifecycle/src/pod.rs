@@ -33,7 +33,7 @@ use crate::interface::outcome::{Outcome, Refusal};
 use crate::interface::stop_order::StopOrder;
 use crate::interface::time::PodTime;
 use crate::interface::view::View;
-use crate::questions::deadlines::next_deadline;
+use crate::questions::deadlines;
 use crate::questions::holds::hold_reason;
 use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of};
 use crate::questions::stop_order::stop_order;
@@ -49,7 +49,7 @@ use crate::rules::round::{begin_again_if_emptied, end_stop_if_over};
 use crate::rules::sandbox::detect_sandbox_end;
 use crate::rules::standby::end_takeovers;
 use crate::rules::startup::release_held;
-use crate::rules::timers::apply_container_timers;
+use crate::rules::timers::{apply_container_timers, next_container_timer};
 use crate::rules::turns::{apply_budget, take_turns};
 use crate::state::State;
 
@@ -59,25 +59,40 @@ const MOST_ROUNDS: usize = 10_000;
 /// What [`Action::Warn`] says when the rules contradict each other.
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
+/// A rule, and the time that it waits for: the pod needs the clock again then, at the latest.
+struct Rule {
+    apply: fn(&mut State),
+    due: fn(&State) -> Option<PodTime>,
+}
+
+/// A rule that waits for events alone.
+const fn at_once(apply: fn(&mut State)) -> Rule {
+    Rule { apply, due: |_| None }
+}
+
+const fn at_a_time(apply: fn(&mut State), due: fn(&State) -> Option<PodTime>) -> Rule {
+    Rule { apply, due }
+}
+
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 16] = [
-    detect_sandbox_end,
-    detect_callers_stop,
-    judge_callers_stop,
-    count_ends,
+const RULES: [Rule; 16] = [
+    at_once(detect_sandbox_end),
+    at_once(detect_callers_stop),
+    at_a_time(judge_callers_stop, deadlines::callers_stop),
+    at_a_time(count_ends, deadlines::ends),
     // H1, T11: the end of the last main is T0 for what follows.
-    detect_completion,
-    apply_budget,
-    run_on_terminate_hooks,
-    take_turns,
-    renew_waiting,
-    end_restarts,
-    give_up_operations,
-    end_takeovers,
-    apply_container_timers,
-    release_held,
-    end_stop_if_over,
-    begin_again_if_emptied,
+    at_a_time(detect_completion, deadlines::completion),
+    at_a_time(apply_budget, deadlines::budget),
+    at_once(run_on_terminate_hooks),
+    at_once(take_turns),
+    at_once(renew_waiting),
+    at_once(end_restarts),
+    at_a_time(give_up_operations, deadlines::operations),
+    at_once(end_takeovers),
+    at_a_time(apply_container_timers, next_container_timer),
+    at_once(release_held),
+    at_a_time(end_stop_if_over, deadlines::end_of_restart),
+    at_once(begin_again_if_emptied),
 ];
 
 /// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.
@@ -127,7 +142,7 @@ impl Pod {
 
     /// When to call `handle` again at the latest; `None` when nothing is pending. Each `handle` may change it.
     pub fn next_deadline(&self) -> Option<PodTime> {
-        next_deadline(&self.state)
+        RULES.iter().filter_map(|rule| (rule.due)(&self.state)).min()
     }
 
     /// What callers see of a container or exec.
@@ -265,8 +280,8 @@ fn done(pod: &mut State, op: OpId, outcome: Outcome, ended: Exit) {
 fn settle(pod: &mut State) {
     for _ in 0..MOST_ROUNDS {
         let before = pod.changes();
-        for rule in RULES {
-            rule(pod);
+        for rule in &RULES {
+            (rule.apply)(pod);
         }
         if pod.changes() == before {
             return;

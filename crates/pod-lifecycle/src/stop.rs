@@ -111,6 +111,14 @@ impl Stop {
         }
     }
 
+    /// T6: when its last call is due, or its SIGKILL.
+    pub(crate) fn next_step(&self) -> Option<PodTime> {
+        match self.budget {
+            Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
+            Budget::Callers | Budget::Spent => None,
+        }
+    }
+
     /// T14: whether the pod may go on after it.
     pub(crate) fn goes_on(&self) -> bool {
         !self.is_for_good() && self.cause != StopCause::Completed

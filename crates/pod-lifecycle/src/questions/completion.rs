@@ -51,8 +51,13 @@ fn another_round_until(pod: &State) -> Option<PodTime> {
     pod.rounds.another_until().filter(|_| !of_this_round)
 }
 
+/// J1, J7: whether the pod is to be stopped as it is complete, now or once it is no longer left alone.
+pub(crate) fn is_to_complete(pod: &State) -> bool {
+    !pod.is_stopping() && is_complete(pod) && something_is_left(pod)
+}
+
 /// Whether anything of a complete pod still lives.
-pub(crate) fn something_is_left(pod: &State) -> bool {
+fn something_is_left(pod: &State) -> bool {
     pod.planned().any(|(_, container)| {
         container.is_unfinished()
             || matches!(container.phase(), Phase::Held(_) | Phase::Hidden { .. })

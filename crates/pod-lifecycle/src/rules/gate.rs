@@ -6,11 +6,13 @@
 use pod_spec::Gate;
 
 use crate::container::Container;
+use crate::container::gate_probe::GateProbe;
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::KILLED;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Operation;
+use crate::interface::time::PodTime;
 use crate::questions::grace::grace_of;
 use crate::questions::restarts::restarts_after;
 use crate::rules::standby::{successor_is_ready, takeover_failed};
@@ -94,6 +96,11 @@ pub(crate) fn gate_failed(pod: &mut State, id: &ContainerId) {
     pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
     let grace = grace_of(pod, id);
     stop_after_hooks(pod, id, None, Some(grace));
+}
+
+/// U2: when a closed gate is checked next.
+pub(crate) fn probe_due(_: &State, container: &Container) -> Option<PodTime> {
+    container.probe().and_then(GateProbe::deadline)
 }
 
 /// Begins the check of a closed gate that is due.

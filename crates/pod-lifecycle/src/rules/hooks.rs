@@ -2,8 +2,10 @@
 //!
 //! Owns when they begin. Never begins the hooks of one container's own stop: `steps::hooks` does.
 
+use crate::container::Container;
 use crate::interface::id::ContainerId;
 use crate::interface::operation::Hook;
+use crate::interface::time::PodTime;
 use crate::questions::hooks::next_hook;
 use crate::state::State;
 use crate::steps::hooks::{run_hook, signal_now_or_in_turn};
@@ -23,10 +25,12 @@ pub(crate) fn run_on_terminate_hooks(pod: &mut State) {
     }
 }
 
-/// T8, U4: the container's own time is over before its hooks have ended.
-pub(crate) fn hook_timer(pod: &mut State, id: &ContainerId) {
-    let due = pod.container(id).and_then(|container| container.hooks.deadline());
-    if due.is_some_and(|at| pod.now() >= at) {
-        signal_now_or_in_turn(pod, id);
-    }
+/// T8, U4: when the container's own time is over, while its hooks run.
+pub(crate) fn hooks_due(_: &State, container: &Container) -> Option<PodTime> {
+    container.hooks.deadline()
+}
+
+/// Its hooks have not ended by then.
+pub(crate) fn hooks_timed_out(pod: &mut State, id: &ContainerId) {
+    signal_now_or_in_turn(pod, id);
 }

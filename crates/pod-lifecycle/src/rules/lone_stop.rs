@@ -14,6 +14,7 @@ use crate::callers_stop::Window;
 use crate::container::Container;
 use crate::container::phase::Phase;
 use crate::interface::id::ContainerId;
+use crate::questions::deadlines;
 use crate::questions::evidence::stopped_alone;
 use crate::questions::grace::grace_without_caller;
 use crate::state::State;
@@ -26,7 +27,8 @@ const LATE: Duration = Duration::from_millis(500);
 /// sidecars' turns, or for their caller's SIGKILL (T3, T7).
 pub(crate) fn judge_callers_stop(pod: &mut State) {
     let now = pod.now();
-    let Some((until, window)) = pod.callers_stop.open().filter(|(until, _)| now >= *until) else { return };
+    let is_over = deadlines::callers_stop(pod).is_some_and(|at| now >= at);
+    let Some((until, window)) = pod.callers_stop.open().filter(|_| is_over) else { return };
     let alone = stopped_alone(pod).map(|sidecar| sidecar.id().clone());
     let is_late = now.since(until) >= LATE && window == Window::Usual;
     pod.mark_changed();

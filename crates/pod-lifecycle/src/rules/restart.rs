@@ -6,10 +6,12 @@
 
 use pod_spec::Signal;
 
+use crate::container::Container;
 use crate::container::phase::Phase;
 use crate::interface::exit::{Exit, code_of_signal};
 use crate::interface::id::ContainerId;
 use crate::interface::operation::Operation;
+use crate::interface::time::PodTime;
 use crate::questions::pod_restart::is_renewed;
 use crate::questions::restarts::{is_restart_wanted, is_unwanted};
 use crate::state::State;
@@ -51,15 +53,19 @@ pub(crate) fn end_restarts(pod: &mut State) {
     }
 }
 
-/// R6: recreates a container whose backoff is over.
-pub(crate) fn restart_timer(pod: &mut State, id: &ContainerId) {
-    let now = pod.now();
-    let Some(container) = pod.container(id) else { return };
-    let Phase::BackingOff { last, until } = *container.phase() else { return };
-    // A pause that was under way at the exit would freeze the next process: the cgroup has the same name.
-    if now < until || container.freezer.is_changing() {
-        return;
+/// R6: when a container's backoff is over.
+pub(crate) fn restart_due(_: &State, container: &Container) -> Option<PodTime> {
+    match container.phase() {
+        // A pause that was under way at the exit would freeze the next process: the cgroup has the same name.
+        Phase::BackingOff { until, .. } if !container.freezer.is_changing() => Some(*until),
+        _ => None,
     }
+}
+
+/// R6: it is over.
+pub(crate) fn recreate(pod: &mut State, id: &ContainerId) {
+    let Some(Phase::BackingOff { last, .. }) = pod.container(id).map(Container::phase) else { return };
+    let last = *last;
     let op = pod.run(id, Operation::Recreate);
     if let Some(container) = pod.container_mut(id) {
         container.recreate(op, last);

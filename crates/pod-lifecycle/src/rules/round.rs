@@ -9,9 +9,9 @@ use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::member::gate::NewestTask;
 use crate::questions::completion::others_may_be_stopped_yet;
+use crate::questions::deadlines;
 use crate::questions::grace::grace_of;
 use crate::questions::order::{comes_after, turn_has_come};
-use crate::questions::pod_restart::resumes_at;
 use crate::rules::gate::program_started;
 use crate::state::State;
 use crate::steps::signal::kill_after_term;
@@ -35,7 +35,7 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
             || (state.role() == Role::Sidecar && turn_has_come(pod, container));
         covered && container.is_ending()
     });
-    let resumes_later = pod.is_restarting() && pod.now() < resumes_at(pod);
+    let resumes_later = deadlines::end_of_restart(pod).is_some();
     if going_on || resumes_later || others_may_be_stopped_yet(pod) {
         return;
     }

@@ -12,6 +12,7 @@ use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Hook;
 use crate::interface::outcome::{Outcome, Refusal};
+use crate::interface::time::PodTime;
 use crate::member::pair::CallerStart;
 use crate::questions::grace::grace_of;
 use crate::state::State;
@@ -185,9 +186,11 @@ pub(crate) fn end_takeovers(pod: &mut State) {
 }
 
 /// V5: a migrate hook may take its container's grace.
-pub(crate) fn takeover_timer(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.container(id) else { return };
-    if container.takeover.deadline().is_some_and(|until| pod.now() >= until) {
-        takeover_failed(pod, id, "its migrate hook did not end within its grace");
-    }
+pub(crate) fn takeover_due(_: &State, container: &Container) -> Option<PodTime> {
+    container.takeover.deadline()
+}
+
+/// It has taken longer.
+pub(crate) fn takeover_timed_out(pod: &mut State, id: &ContainerId) {
+    takeover_failed(pod, id, "its migrate hook did not end within its grace");
 }

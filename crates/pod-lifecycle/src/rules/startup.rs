@@ -3,20 +3,16 @@
 //! Owns the end of a hold, and its lines. Never decides whether a container may start, nor the words: `questions::holds`
 //! does. Changes: container, hold.
 
-use std::time::Duration;
-
 use crate::container::Container;
-use crate::container::gate_probe::GateProbe;
 use crate::container::phase::Phase;
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, NEVER_RAN};
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
-use crate::interface::time::show_duration;
+use crate::interface::time::{PodTime, show_duration};
 use crate::questions::holds::{blocker, doubt_about, is_tried_again, may_start, wait_of};
 use crate::questions::order::{never_done, stands_by};
 use crate::rules::failure::cannot_start;
-use crate::rules::gate::send_check;
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::start::release;
@@ -70,53 +66,56 @@ fn end_those_without_a_process(pod: &mut State, line: &str) {
     }
 }
 
+/// U6: when a container has been held for too long. U6 limits the wait for gates: that for the end of a stop has no limit (T11).
+pub(crate) fn gate_timeout_due(pod: &State, container: &Container) -> Option<PodTime> {
+    let Phase::Held(hold) = container.phase() else { return None };
+    let limit = pod.settings()?.gate_timeout.filter(|_| !pod.is_stopping() && !stands_by(pod, container));
+    limit.map(|limit| hold.since() + limit)
+}
+
 /// U6: the container fails, and its own log has the reason.
-fn gate_timed_out(pod: &mut State, id: &ContainerId, limit: Duration, blocker: &str) {
-    let line = format!("held {} for {blocker}", show_duration(limit));
+pub(crate) fn gate_timed_out(pod: &mut State, id: &ContainerId) {
+    let Some(limit) = pod.settings().and_then(|settings| settings.gate_timeout) else { return };
+    // What may start now has not waited in vain.
+    let Some(container) = pod.container(id).filter(|container| !may_start(pod, container)) else { return };
+    let member = container.member();
+    let line = format!("held {} for {}", show_duration(limit), blocker(pod, container).unwrap_or_default());
     pod.record(id, Milestone::GateTimedOut);
-    let init = pod.container(id).and_then(Container::member);
     end_without_running(pod, id, NEVER_RAN, Some(line));
-    if let Some(index) = init {
+    if let Some(index) = member {
         cannot_start(pod, index, "was held longer than podshim.io/gate-timeout");
     }
 }
 
-/// Probes that are due, hold lines (U7), gate timeouts (U6).
-pub(crate) fn startup_timers(pod: &mut State, id: &ContainerId) {
+/// Notes what a held container waits for, and whether it may wait for ever. A line is due some time after a change.
+pub(crate) fn note_hold(pod: &mut State, id: &ContainerId) {
     let now = pod.now();
-    let gate_timeout = pod.settings().and_then(|settings| settings.gate_timeout);
-    let Some(container) = pod.container(id) else { return };
-    if let Phase::Held(hold) = container.phase() {
-        if let Some(limit) = gate_timeout
-            && !pod.is_stopping()
-            && !stands_by(pod, container)
-            // What may start now has not waited in vain.
-            && !may_start(pod, container)
-            && now >= hold.since() + limit
-        {
-            let blocker = blocker(pod, container).unwrap_or_default();
-            return gate_timed_out(pod, id, limit, &blocker);
-        }
-        return hold_timer(pod, id);
-    }
-    if container.probe().and_then(GateProbe::deadline).is_some_and(|at| now >= at) {
-        send_check(pod, id);
+    let Some(container) = pod.container(id).filter(|container| container.is_held()) else { return };
+    let (wait, has_doubt) = (wait_of(pod, container), doubt_about(pod, container).is_some());
+    let Some(hold) = pod.container_mut(id).and_then(Container::hold_mut) else { return };
+    hold.waits_for(wait, now);
+    if has_doubt {
+        hold.may_last();
+    } else {
+        hold.will_end();
     }
 }
 
-/// Writes what a held container waits for: after a second, when that changes, and after 1, 10 and 60 minutes; and after 10 s what
-/// may make it wait for ever.
-fn hold_timer(pod: &mut State, id: &ContainerId) {
+/// U7, U13: when a held container's log gets a line: after a second, when what it waits for has changed, and after 1, 10 and 60 minutes;
+/// and after 10 s if it may wait for ever.
+pub(crate) fn line_due(_: &State, container: &Container) -> Option<PodTime> {
+    match container.phase() {
+        Phase::Held(hold) => hold.next_line_due(),
+        _ => None,
+    }
+}
+
+/// Writes the line that is due.
+pub(crate) fn write_hold_line(pod: &mut State, id: &ContainerId) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
-    let wait = wait_of(pod, container);
     let doubt = doubt_about(pod, container);
     let Some(hold) = pod.container_mut(id).and_then(Container::hold_mut) else { return };
-    hold.waits_for(wait, now);
-    match doubt {
-        Some(_) => hold.may_last(),
-        None => hold.will_end(),
-    }
     if let (Some(line), true) = (doubt, hold.take_doubt(now)) {
         pod.emit_change(Action::Warn(format!("container {id}: {line}")));
         return pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });

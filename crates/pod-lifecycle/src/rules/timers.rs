@@ -1,40 +1,63 @@
-//! Everything that is due, container by container.
+//! What waits for a time of a container.
 //!
-//! Owns the order of the timers, and the SIGKILL that is due (T7, T8, U4). Decides nothing else: each other timer is with
-//! its rule.
+//! Owns the list of these times, each with what happens then, and their order. A time that is not in the list does not exist: what
+//! follows it begins here alone. Decides nothing else: the rest is with each rule. Changes: container, hold.
 
+use crate::container::Container;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
-use crate::rules::hooks::hook_timer;
-use crate::rules::restart::restart_timer;
-use crate::rules::standby::takeover_timer;
-use crate::rules::startup::startup_timers;
+use crate::interface::time::PodTime;
+use crate::rules::gate::{probe_due, send_check};
+use crate::rules::hooks::{hooks_due, hooks_timed_out};
+use crate::rules::restart::{recreate, restart_due};
+use crate::rules::standby::{takeover_due, takeover_timed_out};
+use crate::rules::startup::{gate_timed_out, gate_timeout_due, line_due, note_hold, write_hold_line};
 use crate::state::State;
 use crate::steps::signal::kill_process;
 
-/// SIGKILLs that are due (T7, T8, U4).
-fn kill_timer(pod: &mut State, id: &ContainerId) {
-    let now = pod.now();
-    let Some(container) = pod.container(id) else { return };
-    if container.ending.is_killed()
-        || !container.has_process()
-        || container.ending.kill_at().is_none_or(|at| now < at)
-    {
-        return;
-    }
-    // U4: it may still be restarted.
-    kill_process(pod, id, Reach::All, SignalCause::Grace);
+/// A time of a container.
+struct Timer {
+    due: fn(&State, &Container) -> Option<PodTime>,
+    act: fn(&mut State, &ContainerId),
+}
+
+/// In the order in which they are applied.
+const TIMERS: [Timer; 7] = [
+    Timer { due: hooks_due, act: hooks_timed_out },
+    Timer { due: takeover_due, act: takeover_timed_out },
+    Timer { due: kill_due, act: kill },
+    Timer { due: restart_due, act: recreate },
+    Timer { due: gate_timeout_due, act: gate_timed_out },
+    Timer { due: line_due, act: write_hold_line },
+    Timer { due: probe_due, act: send_check },
+];
+
+/// The next of these times.
+pub(crate) fn next_container_timer(pod: &State) -> Option<PodTime> {
+    pod.containers().flat_map(|container| TIMERS.iter().filter_map(|timer| (timer.due)(pod, container))).min()
 }
 
 /// Applies everything that is due, container by container.
 pub(crate) fn apply_container_timers(pod: &mut State) {
     let ids: Vec<_> = pod.containers().map(|container| container.id().clone()).collect();
     for id in ids {
-        hook_timer(pod, &id);
-        takeover_timer(pod, &id);
-        kill_timer(pod, &id);
-        restart_timer(pod, &id);
-        startup_timers(pod, &id);
+        note_hold(pod, &id);
+        for Timer { due, act } in &TIMERS {
+            let at = pod.container(&id).and_then(|container| due(pod, container));
+            if at.is_some_and(|at| pod.now() >= at) {
+                act(pod, &id);
+            }
+        }
     }
+}
+
+/// T7, T8, U4.
+fn kill_due(_: &State, container: &Container) -> Option<PodTime> {
+    container.ending.kill_at().filter(|_| !container.ending.is_killed() && container.has_process())
+}
+
+fn kill(pod: &mut State, id: &ContainerId) {
+    // U4: it may still be restarted.
+    kill_process(pod, id, Reach::All, SignalCause::Grace);
 }

@@ -10,6 +10,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
 use crate::interface::time::PodTime;
+use crate::questions::deadlines;
 use crate::questions::grace::grace_without_caller;
 use crate::questions::hooks::turn_has_passed;
 use crate::questions::order::turn_has_come;
@@ -63,13 +64,12 @@ fn pass_turns(pod: &mut State) {
 
 /// The budget (T5, T6) and the sandbox's own end (K13).
 pub(crate) fn apply_budget(pod: &mut State) {
-    let Some(stop) = pod.stop() else { return };
-    match stop.budget() {
-        Budget::Until { kill_at, .. } | Budget::LastCall { kill_at } if pod.now() >= kill_at => {
-            kill_everything(pod);
+    let Some(budget) = pod.stop().map(Stop::budget) else { return };
+    if deadlines::budget(pod).is_some_and(|at| pod.now() >= at) {
+        match budget {
+            Budget::Until { kill_at, .. } if pod.now() < kill_at => last_call(pod, kill_at),
+            _ => kill_everything(pod),
         }
-        Budget::Until { at, kill_at } if pod.now() >= at => last_call(pod, kill_at),
-        _ => {}
     }
     end_sandbox(pod);
 }
