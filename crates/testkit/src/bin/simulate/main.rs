@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,7 @@ mod options;
 mod runs;
 mod table;
 
-use options::{Ends, Options, Task};
+use options::{Ends, Options, Prints, Task};
 use runs::{Run, Runs};
 use table::Table;
 
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
 
 /// What a thread reports.
 enum WorkerReport {
-    Progress(u64, Table),
+    Progress { runs: u64, table: Table, digest: u64 },
     Failed(u64, Failure),
 }
 
@@ -65,19 +66,20 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     let (next, is_enough) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let (sender, reports) = mpsc::channel();
     let clock = Clock::start();
-    let (mut done, mut printed, mut table) = (0, Duration::ZERO, Table::default());
+    let (mut done, mut printed, mut table, mut digest) = (0, Duration::ZERO, Table::default(), 0_u64);
     let mut found: BTreeMap<String, Finding> = BTreeMap::new();
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
             let sender = sender.clone();
-            scope.spawn(move || run(runs, next, is_enough, &sender));
+            scope.spawn(move || run(runs, options.prints, next, is_enough, &sender));
         }
         drop(sender);
         for report in reports {
             match report {
-                WorkerReport::Progress(runs, part) => {
+                WorkerReport::Progress { runs, table: part, digest: more } => {
                     done += runs;
                     table.add(&part);
+                    digest = digest.wrapping_add(more);
                 }
                 // With several threads this is not always the lowest seed; but each seed reproduces its failure by
                 // itself.
@@ -98,6 +100,9 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
         }
     });
     progress(done, runs.count(), clock.passed(), found.len());
+    if options.prints == Prints::Digest {
+        println!("{digest:016x}");
+    }
     if options.ends == Ends::AtFailure {
         return Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
@@ -113,7 +118,13 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(runs: &Runs, next: &AtomicU64, is_enough: &AtomicBool, sender: &mpsc::Sender<WorkerReport>) {
+fn run(
+    runs: &Runs,
+    prints: Prints,
+    next: &AtomicU64,
+    is_enough: &AtomicBool,
+    sender: &mpsc::Sender<WorkerReport>,
+) {
     const BATCH: u64 = 200;
     loop {
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
@@ -121,9 +132,12 @@ fn run(runs: &Runs, next: &AtomicU64, is_enough: &AtomicBool, sender: &mpsc::Sen
             return;
         }
         let last = (first + BATCH).min(runs.count());
-        let mut table = Table::default();
+        let (mut table, mut digest) = (Table::default(), 0_u64);
         for index in first..last {
             let play = runs.play(index);
+            if prints == Prints::Digest {
+                digest = digest.wrapping_add(digest_of(index, &play.scenario));
+            }
             let failure = testkit::check(&play.scenario);
             if let Some(cell) = play.cell {
                 table.count(cell, failure.as_ref());
@@ -133,8 +147,17 @@ fn run(runs: &Runs, next: &AtomicU64, is_enough: &AtomicBool, sender: &mpsc::Sen
                 let _ = sender.send(WorkerReport::Failed(index, failure));
             }
         }
-        let _ = sender.send(WorkerReport::Progress(last - first, table));
+        let _ = sender.send(WorkerReport::Progress { runs: last - first, table, digest });
     }
+}
+
+/// A number for what a run shows: two builds that show the same have the same.
+fn digest_of(index: u64, scenario: &Scenario) -> u64 {
+    let mut simulator = Simulator::default();
+    let result = simulator.run(scenario).map_err(|error| error.to_string());
+    let mut hasher = DefaultHasher::new();
+    (index, result, simulator.take_trace()).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn progress(done: u64, all: u64, passed: Duration, kinds: usize) {

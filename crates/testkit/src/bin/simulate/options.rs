@@ -12,6 +12,7 @@ pub struct Options {
     /// Where failing scenarios are written.
     pub out: PathBuf,
     pub ends: Ends,
+    pub prints: Prints,
     pub task: Task,
 }
 
@@ -21,6 +22,14 @@ pub enum Ends {
     AfterAll,
     /// One failure is enough, and no smaller scenario is looked for.
     AtFailure,
+}
+
+/// What is printed at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Prints {
+    Failures,
+    /// Also one number for everything that all runs have shown.
+    Digest,
 }
 
 /// What to run.
@@ -37,7 +46,8 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
     let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);
     let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, kind: None };
-    let (mut under_kubelet, mut two_callers, mut grid, mut ends) = (false, false, false, Ends::AfterAll);
+    let (mut under_kubelet, mut two_callers, mut grid) = (false, false, false);
+    let (mut ends, mut prints) = (Ends::AfterAll, Prints::Failures);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--kubelet" => under_kubelet = true,
@@ -45,6 +55,7 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
             "--aware" => choice.version = KubeletVersion::Aware,
             "--grid" => grid = true,
             "--until-failure" => ends = Ends::AtFailure,
+            "--digest" => prints = Prints::Digest,
             _ => {
                 let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
                 let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value:?} is no number"));
@@ -78,5 +89,5 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
         (None, true) if grid => Task::Run(Runs::grid(choice)),
         (None, true) => Task::Run(Runs::Kubelet { runs, seed, choice }),
     };
-    Ok(Options { jobs, out, ends, task })
+    Ok(Options { jobs, out, ends, prints, task })
 }
