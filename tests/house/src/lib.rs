@@ -40,3 +40,19 @@ pub fn rust_files(folder: &Path) -> Vec<String> {
     found.sort();
     found
 }
+
+/// The texts of all Rust sources of the crates and of the tests.
+///
+/// # Panics
+/// One cannot be read.
+#[must_use]
+pub fn sources() -> Vec<String> {
+    let below = |folder: &str| {
+        let folder = root().join(folder);
+        rust_files(&folder).into_iter().map(move |file| folder.join(file))
+    };
+    let files = below("crates").chain(below("tests"));
+    files
+        .map(|file| fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+        .collect()
+}

@@ -152,3 +152,33 @@ impl Drop for Stocked {
         self.keeper.publish(&works);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsFd, IntoRawFd};
+
+    use super::*;
+
+    #[test]
+    fn works_beyond_what_a_message_carries_wait_for_their_own_hand() {
+        let [shelf, door] = ends().unwrap();
+        let mine = shelf.try_clone().unwrap();
+        let stock = Stock::new();
+        // SAFETY: both numbers are open, and nothing owns them any more.
+        unsafe { keep(stock.clone(), [shelf.into_raw_fd(), door.into_raw_fd()]) };
+        let file = File::open("/dev/null").unwrap();
+        let put_one = |number: usize| put(Arc::new(number), [file.as_fd(), file.as_fd()]).unwrap();
+        let mut works: Vec<Stocked> = (0..MOST + 4).map(put_one).collect();
+        let numbers = || -> Vec<usize> {
+            let copies = stock.copies(&mine).unwrap();
+            copies.iter().map(|work| *work.what.downcast_ref().unwrap()).collect()
+        };
+        assert_eq!(numbers(), (0..MOST).collect::<Vec<_>>());
+        drop(works.remove(7));
+        let kept: Vec<_> = (0..=MOST).filter(|number| *number != 7).collect();
+        assert_eq!(numbers(), kept);
+        drop(works);
+        assert!(numbers().is_empty());
+    }
+}

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use house::{root, sources};
 
 /// How many traps CONTRACT counts.
 const TRAPS: u32 = 33;
@@ -41,44 +41,22 @@ fn table(text: &str) -> Result<BTreeMap<u32, &str>> {
     Ok(rows)
 }
 
-fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            rust_files(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// The texts of all sources.
-pub(crate) fn sources(root: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    for directory in ["crates", "tests"] {
-        rust_files(&root.join(directory), &mut files)?;
-    }
-    files.iter().map(|file| fs::read_to_string(file).with_context(|| file.display().to_string())).collect()
-}
-
 /// Every function in the sources whose name begins with a trap's number.
-fn tests_of_traps(root: &Path) -> Result<BTreeSet<(u32, String)>> {
+fn tests_of_traps() -> BTreeSet<(u32, String)> {
     let mut found = BTreeSet::new();
-    for text in sources(root)? {
+    for text in sources() {
         let functions = text
             .split("fn ")
             .skip(1)
             .filter_map(|rest| trap_names(rest).next().filter(|(_, name)| rest.starts_with(*name)));
         found.extend(functions.map(|(number, name)| (number, name.to_owned())));
     }
-    Ok(found)
+    found
 }
 
 #[test]
 fn every_trap_has_its_tests_or_a_reason() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let text = fs::read_to_string(root.join("docs/containerd.md"))?;
+    let text = fs::read_to_string(root().join("docs/containerd.md"))?;
     let rows = table(&text)?;
     let numbers: Vec<_> = rows.keys().copied().collect();
     ensure!(numbers == (1..=TRAPS).collect::<Vec<_>>(), "rows of traps {numbers:?}");
@@ -95,7 +73,7 @@ fn every_trap_has_its_tests_or_a_reason() -> Result<()> {
             named.insert((number, name.to_owned()));
         }
     }
-    let there = tests_of_traps(&root)?;
+    let there = tests_of_traps();
     let missing: Vec<_> = named.difference(&there).collect();
     ensure!(missing.is_empty(), "named in the table, but no test: {missing:?}");
     let unnamed: Vec<_> = there.difference(&named).collect();

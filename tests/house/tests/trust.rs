@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::table::sources;
+use house::{root, sources};
 
 /// Each act and bound with the words in backticks of its last cell, from rows like `| act | what comes of it | tests
 /// |`.
@@ -34,9 +32,9 @@ fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
 }
 
 /// The names of all functions that are marked as tests.
-fn tests(root: &Path) -> Result<BTreeSet<String>> {
+fn tests() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for text in sources(root)? {
+    for text in sources() {
         for marked in ["#[test]", "#[tokio::test]"] {
             // Other attributes and a few words may stand between the mark and the name.
             let names =
@@ -44,17 +42,16 @@ fn tests(root: &Path) -> Result<BTreeSet<String>> {
             found.extend(names.map(str::to_owned));
         }
     }
-    Ok(found)
+    found
 }
 
 #[test]
 fn every_act_has_its_tests() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let path = root.join("docs/trust.md");
+    let path = root().join("docs/trust.md");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let acts = acts(&text)?;
     ensure!(acts.len() > 40, "{} acts and bounds", acts.len());
-    let there = tests(&root)?;
+    let there = tests();
     for (act, named) in acts {
         ensure!(!named.is_empty(), "no test: {act}");
         for name in named {
