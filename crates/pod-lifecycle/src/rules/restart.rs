@@ -40,11 +40,6 @@ pub(crate) fn end_restarts(pod: &mut State) {
             {
                 Some((container.id().clone(), last))
             }
-            // R7's hold ends like any other.
-            Phase::BackingOff { .. } if container.never_ran() && pod.sandbox.is_gone() => Some((
-                container.id().clone(),
-                Exit { code: code_of_signal(Signal::TERM.number()), ..Exit::default() },
-            )),
             _ => None,
         })
         .collect();
