@@ -1,7 +1,7 @@
 //! What waits for a time of a container.
 //!
 //! Owns the list of these times, each with what happens then, and their order. A time that is not in the list does not exist: what
-//! follows it begins here alone. Decides nothing else: the rest is with each rule. Changes: container, hold.
+//! follows it begins here alone. Decides nothing else: the rest is with each rule.
 
 use crate::container::Container;
 use crate::interface::id::ContainerId;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use control_api::Container;
 use pod_lifecycle::{
-    Action, ContainerId, Exit, InspectedContainer, InspectedPart, InspectedState, Inspection, Milestone, Pod,
+    Action, ContainerId, Exit, InspectedContainer, InspectedPart, InspectedState, Inspection, Milestone,
+    Operation, Pod,
 };
 
 use super::inspection::exited_at;
@@ -83,9 +84,12 @@ impl LastExits {
                 let exit = LastExit { real: *real, shown: *shown, restarts, part, name: kind };
                 self.add(name, |runs| runs.finish(exit, total));
             }
+            Action::Run { container, operation: Operation::Start, .. } => {
+                self.add_of(container, pod, Runs::begin)
+            }
             Action::Record { container: Some(container), milestone } => {
                 let change: fn(&mut Runs, &Milestone) = match milestone {
-                    Milestone::Running { .. } => |runs, _| runs.begin(),
+                    Milestone::Running { .. } => |runs, _| runs.goes(),
                     Milestone::OutOfMemory => |runs, _| runs.out_of_memory(),
                     Milestone::Exited { .. } => Runs::exited,
                     _ => return,
@@ -163,9 +167,16 @@ impl LastExits {
 }
 
 impl Runs {
-    /// Another run begins.
+    /// Another run begins: its program may run out of memory before its start has been answered.
     fn begin(&mut self) {
         self.now = Run::Goes(Memory::Enough);
+    }
+
+    /// It has begun, also where nothing was started: a restored one.
+    fn goes(&mut self) {
+        if self.now == Run::Ended {
+            self.begin();
+        }
     }
 
     /// The kernel reports it before or after the exit.
@@ -223,6 +234,19 @@ mod tests {
         assert_eq!(of(InspectedState::Running, None), 5, "the next one of the name");
         assert_eq!(of(InspectedState::Stopped, Some(Exit::default())), 3, "the same one, which has ended");
         assert_eq!(of(InspectedState::NotCreated, None), 3);
+    }
+
+    /// N5, N8: a program that has run out of memory before its start was answered.
+    #[test]
+    fn found_n8_an_exit_for_memory_may_come_before_the_end_of_its_start() {
+        let mut runs = Runs::default();
+        for _ in 0..2 {
+            runs.begin();
+            runs.out_of_memory();
+            runs.goes();
+            runs.exited(&Milestone::Exited { exit: Exit { code: 137, ..Exit::default() } });
+            assert_eq!(runs.memory, Memory::RanOut);
+        }
     }
 
     /// N5, N8: what a restart in place hides is kept, whether the kernel says that memory ran out before or after the exit.
