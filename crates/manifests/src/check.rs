@@ -15,6 +15,7 @@ pub mod pod;
 mod pod_restart;
 mod proposal;
 mod stop_signal;
+mod waits;
 
 pub use pod::CheckContext;
 

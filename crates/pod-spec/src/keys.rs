@@ -127,6 +127,14 @@ pub(crate) const FATALS: [(&str, Fatal); 3] = [
 /// The words of `oom-score` (N8).
 pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("protect", OomScore::Protect)];
 
+impl Condition {
+    /// Its word in `after.<c>`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        word_of(&CONDITIONS, &self)
+    }
+}
+
 /// The word of a value: the reverse of a table above.
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     // Every table names every variant; the test `tables_are_complete` makes sure of that.

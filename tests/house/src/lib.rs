@@ -41,18 +41,27 @@ pub fn rust_files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// The texts of all Rust sources of the crates and of the tests.
+/// All Rust sources of the crates and of the tests.
+///
+/// # Panics
+/// A folder cannot be read.
+#[must_use]
+pub fn source_files() -> Vec<PathBuf> {
+    let below = |folder: &str| {
+        let folder = root().join(folder);
+        rust_files(&folder).into_iter().map(move |file| folder.join(file))
+    };
+    below("crates").chain(below("tests")).collect()
+}
+
+/// Their texts.
 ///
 /// # Panics
 /// One cannot be read.
 #[must_use]
 pub fn sources() -> Vec<String> {
-    let below = |folder: &str| {
-        let folder = root().join(folder);
-        rust_files(&folder).into_iter().map(move |file| folder.join(file))
+    let read = |file: PathBuf| {
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     };
-    let files = below("crates").chain(below("tests"));
-    files
-        .map(|file| fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
-        .collect()
+    source_files().into_iter().map(read).collect()
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use house::{root, rust_files};
+use house::{root, source_files};
 
 /// Rules of what is outside the core, which is all that scenarios run: containerd, the shim's own process, the node.
 const NO_SCENARIO: [&str; 8] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10", "N11"];
@@ -215,13 +215,7 @@ fn tests(root: &Path) -> Vec<Found> {
     for name in names {
         of_test(&name, Kind::Scenario, "", &mut found);
     }
-    let below = |folder: &str| {
-        rust_files(&root.join(folder))
-            .into_iter()
-            .map(|file| root.join(folder).join(file))
-            .collect::<Vec<_>>()
-    };
-    for path in [below("crates"), below("tests")].concat() {
+    for path in source_files() {
         let kind = if path.starts_with(root.join("tests/tests")) { Kind::E2e } else { Kind::Unit };
         let (mut comment, mut is_test) = (String::new(), false);
         for line in fs::read_to_string(&path).expect("a source").lines().map(str::trim_start) {
@@ -326,13 +320,7 @@ fn rules_and_cases_are_kept_apart() {
         .filter(|(section, _)| section == "Cases")
         .flat_map(|(_, entry)| ids(entry, Which::All));
     assert_eq!(bare.filter(|id| id.of == Of::Rules).collect::<Vec<_>>(), [], "cases without their prefix");
-    let below = |folder: &str| {
-        rust_files(&root.join(folder))
-            .into_iter()
-            .map(|file| root.join(folder).join(file))
-            .collect::<Vec<_>>()
-    };
-    let mut files = [below("crates"), below("tests")].concat();
+    let mut files = source_files();
     let scenarios = fs::read_dir(root.join("crates/pod-lifecycle/tests/scenarios")).expect("the scenarios");
     files.extend(scenarios.map(|entry| entry.expect("an entry").path()));
     files.retain(|file| !file.ends_with("house/tests/coverage.rs"));

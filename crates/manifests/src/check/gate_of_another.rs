@@ -4,9 +4,10 @@
 
 use pod_spec::{Condition, Gate, GateAction, Link, Member, PREFIX, Plan};
 
+use super::waits::links_of;
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
-use crate::manifest::{Container, List};
+use crate::manifest::Container;
 use crate::yaml::Node;
 
 /// The finding on the gate of a member.
@@ -40,7 +41,7 @@ pub(super) fn of_member(
         .into_iter()
         .filter(|link| link.earlier != member && !leads_to_gate(plan.links(link.earlier), member, plan));
     let others = others
-        .filter_map(|link| Some(format!(", {}={}", plan.members[link.earlier].name, word(link.until?))));
+        .filter_map(|link| Some(format!(", {}={}", plan.members[link.earlier].name, link.until?.word())));
     let key = plan.member(other).and_then(|(_, member)| member.alias.as_deref()).unwrap_or(other);
     Some(finding.fix(format!("write {PREFIX}after.{key}: {name}=started{}", others.collect::<String>())))
 }
@@ -59,24 +60,6 @@ fn asked_port(member: &Member) -> Option<u16> {
 fn has_port(container: &Container<'_>, port: u16) -> bool {
     let ports = container.node.get("ports").map(Node::items).unwrap_or_default();
     ports.iter().any(|one| one.number_of("containerPort") == Some(port.into()))
-}
-
-fn word(condition: Condition) -> &'static str {
-    match condition {
-        Condition::Started => "started",
-        Condition::Ready => "ready",
-        Condition::Done => "done",
-    }
-}
-
-/// What a container waits for by itself.
-fn links_of(container: &Container<'_>, plan: &Plan) -> Vec<Link> {
-    let unnamed = plan.makes_main_of(container.name) && container.list == List::Regular;
-    match plan.member(container.name) {
-        Some((index, _)) => plan.links(index),
-        None if unnamed => plan.links_of_unnamed_main(),
-        None => Vec::new(),
-    }
 }
 
 /// Whether one of these is a wait for the member's gate, directly or through others.

@@ -9,6 +9,7 @@ use pod_spec::{
 };
 
 use super::kruise::Marked;
+use super::waits::links_of;
 use super::{gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
@@ -373,14 +374,10 @@ impl PlanAgainstManifest<'_> {
 
     /// The members that a container waits for, directly or through others.
     fn awaited_by(&self, container: &Container<'_>) -> Vec<usize> {
-        let unnamed = self.plan.makes_main_of(container.name) && container.list == List::Regular;
-        let (own, links) = match self.plan.member(container.name) {
-            Some((index, _)) => (Some(index), self.plan.links(index)),
-            None if unnamed => (None, self.plan.links_of_unnamed_main()),
-            None => return Vec::new(),
-        };
+        let own = self.plan.member(container.name).map(|(index, _)| index);
         let waits = |links: Vec<Link>| links.into_iter().filter(|link| link.until.is_some());
-        let mut reached: Vec<usize> = waits(links).map(|link| link.earlier).collect();
+        let mut reached: Vec<usize> =
+            waits(links_of(container, self.plan)).map(|link| link.earlier).collect();
         let mut next = 0;
         while let Some(member) = reached.get(next).copied() {
             next += 1;
