@@ -15,9 +15,9 @@ use containerd_shim::Flags;
 use control_api::Past;
 use node_state::paths::{DRAINING_FILE, NODE_FILE, STATE_ROOT};
 use node_state::totals::add_to_totals;
-use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;
+use threads::busy;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
@@ -113,10 +113,10 @@ fn serve(
 ) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
-    if let Err(error) = oci_runtime::process::disable_huge_pages() {
+    if let Err(error) = processes::disable_huge_pages() {
         tracing::warn!(%error, "cannot turn transparent huge pages off: the shim may use more memory");
     }
-    if let Err(error) = oci_runtime::process::use_all_open_files() {
+    if let Err(error) = processes::use_all_open_files() {
         tracing::warn!(%error, "cannot raise the limit of open files: it bounds how many containers the shim can serve");
     }
     // One thread: a pod has little work and much state (DESIGN §4). std already ignores SIGPIPE.

@@ -14,6 +14,8 @@ use std::{
 };
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use threads::async_file;
+use threads::hand::tenant;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     task::JoinHandle,
@@ -22,11 +24,7 @@ use tokio::{
 use tracing::debug;
 
 use self::pump::{OutputEnd, OutputPump, Sink, WatchedLines};
-use crate::{
-    async_file,
-    hand::tenant,
-    stdio::{ConsoleStreams, LineWatch, Lines},
-};
+use crate::stdio::{ConsoleStreams, LineWatch, Lines};
 
 mod error;
 mod pause;

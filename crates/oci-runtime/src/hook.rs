@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{
-    runtime::{Container, RuntimeError},
-    stdio::StdioError,
-    streams::{Attempt, PendingAttempt},
-};
+use crate::runtime::{Container, RuntimeError};
+use crate::stdio::StdioError;
+use crate::streams::{Attempt, PendingAttempt};
 
 #[cfg(test)]
 mod tests;

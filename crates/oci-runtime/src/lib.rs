@@ -1,5 +1,5 @@
-//! Everything that touches processes: the OCI runtime's command line, the one reaper, pidfds, stdio, consoles, bundles
-//! and rootfs mounts, cgroups, and probes and hooks inside a container's namespaces.
+//! The OCI runtime's command line, stdio, consoles, bundles and rootfs mounts, cgroups, and probes and hooks inside a container's
+//! namespaces.
 //!
 //! This crate does what its caller asks and reports what happened. It never decides what a pod should do next
 //! (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a tokio current-thread
@@ -8,16 +8,12 @@
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;
 pub mod bundle;
-pub mod busy;
 pub mod cgroup;
 pub mod console;
-pub mod hand;
 pub mod hook;
 pub mod mount;
 pub mod notify;
 pub mod probe;
-pub mod process;
-pub mod reaper;
 pub mod runtime;
 pub mod sandbox;
 pub mod spec;
@@ -25,15 +21,10 @@ pub mod stdio;
 pub mod streams;
 pub mod termination_message;
 
-mod async_file;
-mod at_once;
 mod detached_mount;
-mod helper_process;
-mod helper_thread;
 mod settings;
 mod systemd;
 #[cfg(test)]
-mod test_support;
-mod timer;
+mod test_container;
 
 pub use nix::unistd::Pid;

@@ -6,16 +6,14 @@
 
 use std::{ops::ControlFlow, os::fd::OwnedFd, rc::Rc, time::Duration};
 
+use processes::reaper::Reaper;
+use threads::hand::{AT_ONCE, HandError, Held, LATE, Promise, Reply};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{
-    hand::{AT_ONCE, HandError, Held, LATE, Promise, Reply},
-    reaper::Reaper,
-    stdio::{
-        self, LinePace, LineWatch, Logger, LoggerIdentity, Piece, READER_LIMIT, Stdio, StdioError,
-        StdioPaths, StreamMode, StreamOwner,
-    },
+use crate::stdio::{
+    self, LinePace, LineWatch, Logger, LoggerIdentity, Piece, READER_LIMIT, Stdio, StdioError, StdioPaths,
+    StreamMode, StreamOwner,
 };
 
 mod attempt;

@@ -13,12 +13,9 @@ use std::{
 };
 
 use nix::errno::Errno;
+use processes::helper_process::{self, HelperProcess};
+use processes::reaper::{ExitWatch, Reaper};
 use tracing::warn;
-
-use crate::{
-    helper_process::{self, HelperProcess},
-    reaper::{ExitWatch, Reaper},
-};
 
 /// Most writes take a millisecond, fork included. The kubelet reads the file when the exit has been reported, so
 /// podshim waits for the write first; it blocks the shim's thread for no longer than this.
@@ -98,7 +95,7 @@ fn write_now(path: &CStr, text: &[u8]) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{run, until};
+    use test_support::{run, until};
 
     /// J9, DESIGN §6: the container may have put something else in the file's place.
     #[test]

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::ExitRecord;
 use oci_runtime::cgroup::Cgroup;
-use oci_runtime::process::{Process, SignalNumber};
 use oci_runtime::termination_message;
 use pod_lifecycle::{Action, ContainerId, Exit, LineTarget, Notice, Reach, SignalCause, Target};
 use pod_spec::Signal;
+use processes::{Process, SignalNumber};
 use tracing::{error, info, warn};
 
 use crate::control::history::cause_of;

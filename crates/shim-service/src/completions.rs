@@ -6,10 +6,10 @@
 use std::rc::Rc;
 
 use oci_runtime::cgroup::OomWatch;
-use oci_runtime::process::SignalNumber;
-use oci_runtime::reaper::{self, ExitWatch};
 use oci_runtime::runtime::DeleteMode;
 use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
+use processes::SignalNumber;
+use processes::reaper::{self, ExitWatch};
 use tracing::warn;
 
 use crate::clock::{wall_now, wall_time};

@@ -4,8 +4,8 @@
 //! it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
-use oci_runtime::busy;
 use pod_lifecycle::{Action, Event, LineTarget, Reply, Request, Target};
+use threads::busy;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};

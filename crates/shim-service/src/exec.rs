@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::console::TerminalSize;
-use oci_runtime::process::Process;
 use oci_runtime::streams::{Streams, Terminal};
+use processes::Process;
 
 use crate::details::ExecDetails;
 

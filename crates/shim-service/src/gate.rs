@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::probe::{self, Asked, Endpoint, ProbeResult, Question};
-use oci_runtime::process::{ExecOutcome, Process};
-use oci_runtime::reaper::Charge;
 use pod_lifecycle::Check;
 use pod_spec::GateAction;
+use processes::reaper::Charge;
+use processes::{ExecOutcome, Process};
 use tokio::time::Instant;
 
 use crate::error::failure;

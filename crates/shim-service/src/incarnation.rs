@@ -5,10 +5,10 @@
 use std::rc::Rc;
 
 use oci_runtime::cgroup::{Cgroup, Guard, OomWatch};
-use oci_runtime::process::{ExecutableIdentity, Process};
-use oci_runtime::reaper::ExitWatch;
 use oci_runtime::streams::{EndsOfTerminal, HeldBack, PendingAttempt, Streams, Terminal, UnusedFifos};
 use pod_lifecycle::{Failure, Outcome};
+use processes::reaper::ExitWatch;
+use processes::{ExecutableIdentity, Process};
 
 use crate::readiness::Readiness;
 

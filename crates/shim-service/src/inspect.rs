@@ -4,9 +4,9 @@
 
 use control_api::{Cost, InspectResponse, Past, VERSION};
 use node_state::past::forget_commands;
-use oci_runtime::busy;
-use oci_runtime::reaper::Charge;
 use pod_lifecycle::{ContainerId, Inspection};
+use processes::reaper::Charge;
+use threads::busy;
 
 use crate::clock::wall_ms;
 use crate::control::inspection::{self, milliseconds};
@@ -42,7 +42,7 @@ pub(crate) fn response(state: &State) -> InspectResponse {
 fn cost(state: &State) -> Cost {
     let of = |charge| milliseconds(state.reaper.processor_time_for(charge));
     Cost {
-        shim_ms: milliseconds(oci_runtime::process::processor_time()),
+        shim_ms: milliseconds(processes::processor_time()),
         probes_ms: of(Charge::Probes),
         hooks_ms: of(Charge::Hooks),
         restarts_ms: of(Charge::Restarts),

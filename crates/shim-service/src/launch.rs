@@ -10,13 +10,13 @@ use std::time::Duration;
 use oci_runtime::cgroup::{Cgroup, Guard, KeptGroups, OomWatch};
 use oci_runtime::console::TerminalSize;
 use oci_runtime::mount::{self, MountError};
-use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::{
     Container, CreateOptions, DeleteMode, GiveUp, GroupsLeft, Launched, RestoreOptions,
 };
 use oci_runtime::stdio::LoggerIdentity;
 use oci_runtime::streams::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket, Whose};
 use pod_lifecycle::{Failure, RefusalKind};
+use processes::reaper::Charge;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -299,7 +299,7 @@ impl Launcher {
         let terminal = match attached.await {
             Ok(terminal) => terminal,
             Err(failure) => {
-                if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
+                if let Err(error) = launched.process.signal(processes::SignalNumber::KILL) {
                     warn!(container = runtime.id(), exec = exec_id, %error, "the streams of an exec failed, and its process cannot be killed");
                 }
                 return Err(failure);

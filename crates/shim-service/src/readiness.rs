@@ -11,9 +11,9 @@ use std::time::Duration;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::notify::{NotifySocket, Statement};
-use oci_runtime::process::Process;
-use oci_runtime::reaper::Reaper;
 use pod_lifecycle::Failure;
+use processes::Process;
+use processes::reaper::Reaper;
 use tokio::sync::Notify;
 
 use crate::error::failure;

@@ -20,7 +20,7 @@ pub(crate) enum Report {
     Completed(Completion),
     Exited {
         target: Target,
-        exit: oci_runtime::reaper::Exit,
+        exit: processes::reaper::Exit,
     },
     OutOfMemory {
         container: ContainerId,

@@ -12,11 +12,11 @@ use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Guard, Stats};
 use oci_runtime::console::TerminalSize;
 use oci_runtime::probe::Prober;
-use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container, GiveUp};
 use oci_runtime::spec::Spec;
 use oci_runtime::streams::{HeldBack, Streams, Terminal};
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
+use processes::Process;
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 

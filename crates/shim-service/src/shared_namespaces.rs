@@ -9,9 +9,9 @@ use std::path::Path;
 
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::process::Process;
 use oci_runtime::spec::Spec;
 use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind};
+use processes::Process;
 use serde_json::Value;
 
 use crate::cri;

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use oci_runtime::reaper::Reaper;
+use processes::reaper::Reaper;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::debug;

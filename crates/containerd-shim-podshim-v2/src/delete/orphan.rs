@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use oci_runtime::Pid;
 use oci_runtime::cgroup::Cgroup;
-use oci_runtime::process::SignalNumber;
+use processes::SignalNumber;
 use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
 

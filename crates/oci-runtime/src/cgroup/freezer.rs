@@ -5,11 +5,11 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf, time::Duration};
 
+use threads::at_once;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::group::{Cgroup, FreezeState, Members};
-use crate::at_once;
 
 /// How long members may take to stop; one in uninterruptible sleep does not stop.
 const FREEZE_LIMIT: Duration = Duration::from_millis(200);

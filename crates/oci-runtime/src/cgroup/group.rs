@@ -10,10 +10,10 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use threads::at_once;
 
 use super::files::{self, CgroupMount, Directory};
 use super::{v1, v2};
-use crate::at_once;
 
 /// The groups of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]

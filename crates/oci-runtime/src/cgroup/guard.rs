@@ -12,10 +12,10 @@ use std::{
     path::Path,
 };
 
+use threads::at_once;
 use tracing::debug;
 
 use super::group::Cgroup;
-use crate::at_once;
 
 /// What podshim reads: who is in the groups, OOM kills, and the figures for which a node evicts pods. Without one of the others, as the
 /// limits or what disks have done, a container has no such figure.

@@ -19,13 +19,14 @@ use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
 };
+use threads::at_once;
+use threads::helper_thread;
 use tracing::warn;
 
 use super::{
     abandoned::{self, Found},
     group::Cgroup,
 };
-use crate::{at_once, helper_thread};
 
 /// The files that agents of a node write: limits, weights, sets of processors. In the order in which they are written again: some
 /// bound others, so what fails is tried once more at the end.

@@ -5,14 +5,12 @@
 use std::{collections::BTreeSet, io, time::Duration};
 
 use nix::unistd::Pid;
+use processes::{Process, SignalNumber};
+use threads::at_once;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::group::{Cgroup, FreezeState};
-use crate::{
-    at_once,
-    process::{Process, SignalNumber},
-};
 
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
 const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);

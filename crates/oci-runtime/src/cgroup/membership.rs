@@ -10,10 +10,10 @@ use std::{
 };
 
 use nix::{errno::Errno, unistd::Pid};
+use threads::at_once;
 
 use super::files::MOUNT_POINT;
 use super::group::Cgroup;
-use crate::at_once;
 
 #[cfg(test)]
 mod tests;

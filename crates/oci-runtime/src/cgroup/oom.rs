@@ -17,10 +17,11 @@ use nix::{
     },
     unistd::Pid,
 };
+use threads::async_file;
+use threads::at_once;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{files::Directory, group::Cgroup, kernel_log};
-use crate::{async_file, at_once};
 
 /// First pause before a v1 counter is read again after a notification.
 const RECHECK_FIRST: Duration = Duration::from_millis(1);

@@ -11,9 +11,10 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use threads::at_once;
+use threads::helper_thread;
 
 use super::group::Cgroup;
-use crate::{at_once, helper_thread};
 
 /// Passes over a group whose members fork while their values are lowered.
 const OOM_SCORE_PASSES: usize = 10;

@@ -3,15 +3,14 @@
 use std::{fs, path::Path, time::Duration};
 
 use nix::unistd::Pid;
+use processes::SignalNumber;
+use test_support::{DEADLINE, run, within};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    process::SignalNumber,
-    runtime::{CreateOptions, Launched},
-    stdio::ChildStdio,
-    test_support::{DEADLINE, TestContainer, run, within},
-};
+use crate::runtime::{CreateOptions, Launched};
+use crate::stdio::ChildStdio;
+use crate::test_container::TestContainer;
 
 const HYBRID_MOUNTS: &str = "\
 30 20 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw
@@ -116,7 +115,7 @@ fn a_real_container_has_v1_numbers() {
                 serde_json::json!({"memory": {"limit": 67108864}, "pids": {"limit": 50}});
         });
         let (created, cgroup) = start(&test).await;
-        crate::test_support::until(|| cgroup.pids().len() == 2).await;
+        test_support::until(|| cgroup.pids().len() == 2).await;
         assert!(cgroup.pids().contains(&created.process.pid()));
         let Stats::V1(stats) = cgroup.stats() else { panic!("this test knows cgroup v1 only") };
         let (memory, cpu) = (stats.memory.unwrap(), stats.cpu.unwrap());
@@ -170,10 +169,10 @@ fn k14_a_signal_to_all_members_reaches_each_once() {
         // Wait for the programs: a shell that has forked and not yet exec'd would run its parent's trap for the signal.
         let sleeps =
             |pid: &_| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-        crate::test_support::until(|| cgroup.pids().into_iter().filter(sleeps).count() == 2).await;
+        test_support::until(|| cgroup.pids().into_iter().filter(sleeps).count() == 2).await;
         cgroup.signal_members(SignalNumber::new(15).unwrap()).await.unwrap();
         assert_eq!(within(created.exit).await.code, 7);
-        crate::test_support::until(|| cgroup.pids().is_empty()).await;
+        test_support::until(|| cgroup.pids().is_empty()).await;
         // The test's own group is not a container's group.
         let own = Cgroup::of_pid(nix::unistd::getpid()).unwrap();
         assert!(own.signal_members(SignalNumber::new(15).unwrap()).await.is_err());
@@ -186,7 +185,7 @@ async fn start_relays(test: &TestContainer) -> Cgroup {
     let (created, cgroup) = start(test).await;
     within(created.exit).await;
     let first = cgroup.pids();
-    crate::test_support::until(|| {
+    test_support::until(|| {
         let now = cgroup.pids();
         !now.is_empty() && now.is_disjoint(&first)
     })
@@ -203,7 +202,7 @@ fn k14_processes_that_fork_and_exit_for_ever_do_not_outrun_a_signal_to_all() {
         let test = TestContainer::new(&RELAYS, share_pid_namespace);
         let cgroup = start_relays(&test).await;
         cgroup.signal_members(SignalNumber::TERM).await.unwrap();
-        crate::test_support::until(|| cgroup.pids().is_empty()).await;
+        test_support::until(|| cgroup.pids().is_empty()).await;
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
     });
 }
@@ -245,7 +244,7 @@ fn r6_what_is_left_in_a_paused_container_is_killed_too() {
     run(async {
         let test = TestContainer::new(&["sh", "-c", "sleep 1000 & exec sleep 1000"], share_pid_namespace);
         let (created, cgroup) = start(&test).await;
-        crate::test_support::until(|| cgroup.pids().len() == 2).await;
+        test_support::until(|| cgroup.pids().len() == 2).await;
         test.container.pause(None).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);

@@ -15,13 +15,14 @@ use std::{
 };
 
 use nix::unistd::getpid;
+use threads::at_once;
+use threads::helper_thread;
 use tracing::{info, warn};
 
 use super::{
     files::Directory,
     group::{Cgroup, members_of},
 };
-use crate::{at_once, helper_thread};
 
 /// The pauses between two looks at a group whose signalled process is still there: what froze it may do so again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

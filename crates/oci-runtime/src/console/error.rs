@@ -3,8 +3,7 @@
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
-
-use crate::hand::HandError;
+use threads::hand::HandError;
 
 /// How a console can fail.
 #[derive(Debug, Error)]

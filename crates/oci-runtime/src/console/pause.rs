@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
+use threads::async_file;
+use threads::timer;
 use tokio::io::{Interest, unix::AsyncFd};
-
-use crate::{async_file, timer};
 
 #[derive(Debug, Default)]
 pub(super) struct Pause(Option<AsyncFd<File>>);

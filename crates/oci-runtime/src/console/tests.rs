@@ -7,16 +7,13 @@ use nix::{
     pty::{OpenptyResult, openpty},
     sys::socket::{ControlMessage, MsgFlags, sendmsg},
 };
+use processes::SignalNumber;
+use test_support::{DEADLINE, make_fifo, open_reader, read_available, read_to_end, run, until, within};
 
 use super::*;
-use crate::{
-    process::SignalNumber,
-    runtime::CreateOptions,
-    stdio::{Stdio, StdioPaths, StreamMode, StreamOwner},
-    test_support::{
-        DEADLINE, TestContainer, make_fifo, open_reader, read_available, read_to_end, run, until, within,
-    },
-};
+use crate::runtime::CreateOptions;
+use crate::stdio::{Stdio, StdioPaths, StreamMode, StreamOwner};
+use crate::test_container::TestContainer;
 
 struct Terminal {
     directory: tempfile::TempDir,

@@ -1,16 +1,13 @@
 //! Hooks in a real container whose output is read.
 
+use processes::SignalNumber;
+use test_support::{make_fifo, open_reader, read_available, read_to_end, run as run_test, until, within};
+
 use super::*;
-use crate::{
-    process::SignalNumber,
-    runtime::CreateOptions,
-    stdio::{StdioPaths, StreamOwner},
-    streams::{Hands, Streams, Whose},
-    test_support::{
-        TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run as run_test, until,
-        within,
-    },
-};
+use crate::runtime::CreateOptions;
+use crate::stdio::{StdioPaths, StreamOwner};
+use crate::streams::{Hands, Streams, Whose};
+use crate::test_container::{TestContainer, process};
 
 /// H1 to H4: output, result, and the hook's end with the container.
 #[test]

@@ -13,15 +13,15 @@ use nix::{
     sys::stat::Mode,
 };
 use thiserror::Error;
+use threads::helper_thread;
 use tracing::warn;
-
-use crate::{detached_mount, helper_thread};
 
 use super::{
     idmap::{self, UserNamespace},
     options::{self, MountOptions, Propagation},
     request::RootfsMount,
 };
+use crate::detached_mount;
 
 #[cfg(test)]
 mod tests;

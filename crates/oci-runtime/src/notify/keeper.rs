@@ -11,14 +11,12 @@ use nix::{
     sys::socket::{MsgFlags, recv, send},
     unistd::{ForkResult, Pid, fork, getpid},
 };
+use processes::helper_process;
+use processes::{Process, SignalNumber};
 
 use super::protocol::{Announcement, ORDER_LONGEST, Order};
 use super::receiver::{self, Receiver};
-use crate::{
-    cgroup::Membership,
-    helper_process,
-    process::{Process, SignalNumber},
-};
+use crate::cgroup::Membership;
 
 /// After a receiver has ended, messages wait for so many milliseconds before there is another one: a fork is charged to the node.
 const PAUSE: libc::c_int = 250;

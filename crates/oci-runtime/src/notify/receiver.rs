@@ -19,10 +19,12 @@ use nix::{
     sys::socket::{MsgFlags, send},
     unistd::Pid,
 };
+use processes::Process;
+use processes::helper_process;
 
 use super::message::{MESSAGE_LONGEST, Message, Statement};
 use super::protocol::Report;
-use crate::{cgroup::Membership, helper_process, process::Process};
+use crate::cgroup::Membership;
 
 /// The exit code of a receiver whose container has said that it is ready.
 pub(super) const READY: u8 = 1;

@@ -23,6 +23,10 @@ use nix::{
     errno::Errno,
     sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
 };
+use processes::Process;
+use processes::helper_process::{self, HelperProcess};
+use processes::reaper::Reaper;
+use threads::async_file;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::Notify,
@@ -30,18 +34,11 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{
-    async_file,
-    bundle::Bundle,
-    cgroup::{Cgroup, Membership},
-    helper_process::{self, HelperProcess},
-    process::Process,
-    reaper::Reaper,
-};
-
 use super::keeper;
 use super::message::Statement;
 use super::protocol::{Announcement, Order, REPORT_LONGEST};
+use crate::bundle::Bundle;
+use crate::cgroup::{Cgroup, Membership};
 
 #[cfg(test)]
 mod tests;

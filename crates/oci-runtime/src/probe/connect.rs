@@ -19,9 +19,9 @@ use nix::{
     poll::PollFlags,
     sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt},
 };
+use processes::Process;
 
 use super::deadline::{Connection, Failed, now, wait_for};
-use crate::process::Process;
 
 /// The most addresses of the pod that are tried: a container may be able to give itself any number.
 const POD_ADDRESSES_MOST: usize = 16;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use processes::SignalNumber;
 use tracing::warn;
 
 use super::result::{ProbeResult, timed_out};
-use crate::{process::SignalNumber, runtime::Container, stdio::ChildStdio};
+use crate::runtime::Container;
+use crate::stdio::ChildStdio;
 
 /// Runs a process in the container and succeeds if it ends with 0 within `timeout`.
 ///

@@ -8,9 +8,9 @@ use nix::{
     errno::Errno,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
 };
+use processes::Process;
 
 use super::deadline::{Failed, now};
-use crate::process::Process;
 
 /// Within a root the kernel does not resolve `..` while any process of the machine renames or mounts something (EAGAIN).
 const TRIES: u32 = 1000;

@@ -20,6 +20,11 @@ use nix::{
     sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
     unistd::Pid,
 };
+use processes::Process;
+use processes::helper_process::{self, HelperProcess};
+use processes::reaper::Reaper;
+use threads::async_file;
+use threads::helper_thread;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::Notify,
@@ -30,14 +35,7 @@ use super::connect::HomeNetwork;
 use super::deadline::{Failed, now, wait_for};
 use super::question::Question;
 use super::result::{ProbeResult, timed_out};
-use crate::{
-    async_file,
-    cgroup::{Cgroup, Membership},
-    helper_process::{self, HelperProcess},
-    helper_thread,
-    process::{self, Process},
-    reaper::Reaper,
-};
+use crate::cgroup::{Cgroup, Membership};
 
 /// The process ends when it has not been asked for this time: then nothing of podshim's is in the container.
 const LINGER: Duration = Duration::from_secs(3);
@@ -432,7 +430,7 @@ fn answer_all(
                 Err(Failed::Because(format!("cannot be probed: its cgroup cannot be entered: {error}")))
             }
         };
-        let answer = Answer { used: process::processor_time(), outcome };
+        let answer = Answer { used: processes::processor_time(), outcome };
         if send(shim.as_raw_fd(), &answer.encode(), MsgFlags::MSG_NOSIGNAL).is_err() {
             return 0;
         }
@@ -443,7 +441,7 @@ fn answer_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{run, within};
+    use test_support::{run, within};
 
     /// U2, DESIGN §6: a look that does not return must not cost another one in each period.
     #[test]
@@ -464,7 +462,7 @@ mod tests {
             );
             prober.0.alive.set(0);
             assert_eq!(within(prober.ask(&reaper, &asked, &question, limit)).await, ProbeResult::Success);
-            asked.process.signal(crate::process::SignalNumber::KILL).unwrap();
+            asked.process.signal(processes::SignalNumber::KILL).unwrap();
             within(own.exit).await;
         });
     }

@@ -2,10 +2,11 @@
 //!
 //! Owns how a question is asked, in a process of its own, and the words for its failure.
 
+use processes::Process;
+
 use super::connect::{self, Endpoint, HomeNetwork};
 use super::deadline::Failed;
 use super::{file, grpc, http};
-use crate::process::Process;
 
 /// One attempt's question.
 #[derive(Debug, Clone, PartialEq, Eq)]

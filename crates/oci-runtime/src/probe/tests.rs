@@ -10,18 +10,17 @@ use std::{
 };
 
 use nix::sched::{CloneFlags, setns, unshare};
+use processes::reaper::Reaper;
+use processes::{Process, SignalNumber};
+use test_support::{DEADLINE, run, within};
+use threads::helper_thread;
 use tokio::time::Instant;
 
 use super::connect::tcp_socket;
 use super::*;
-use crate::{
-    helper_thread,
-    process::{Process, SignalNumber},
-    reaper::Reaper,
-    runtime::{CreateOptions, Launched},
-    stdio::ChildStdio,
-    test_support::{DEADLINE, TestContainer, process, run, within},
-};
+use crate::runtime::{CreateOptions, Launched};
+use crate::stdio::ChildStdio;
+use crate::test_container::{TestContainer, process};
 
 mod addresses;
 mod charge;
@@ -78,7 +77,7 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
         assert!(missing.contains("no-such-program"), "{missing}");
         // The probe's process that timed out is gone too: only the container's own process is left.
         let cgroup = crate::cgroup::Cgroup::of_pid(created.process.pid()).unwrap();
-        crate::test_support::until(|| cgroup.pids().len() == 1).await;
+        test_support::until(|| cgroup.pids().len() == 1).await;
         assert!(!test.container.bundle().exec_pid_path("gate").unwrap().exists());
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
@@ -94,7 +93,7 @@ fn in_own_network(command: &mut std::process::Command) -> &mut std::process::Com
 }
 
 /// A process in a network namespace with one listener on 127.0.0.1, whose port is the result.
-async fn namespace_with_listener(reaper: &Reaper) -> (crate::reaper::Child, TcpListener) {
+async fn namespace_with_listener(reaper: &Reaper) -> (processes::reaper::Child, TcpListener) {
     let mut command = std::process::Command::new("sleep");
     let child = reaper.spawn(in_own_network(command.arg("1000"))).unwrap();
     let namespace = child.process.open_namespace("net").unwrap();

@@ -3,6 +3,8 @@
 use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
 
 use nix::sys::signal::{Signal, killpg};
+use processes::Process;
+use processes::reaper::{Child, Exit};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -12,11 +14,7 @@ use super::error::{Operation, RuntimeError};
 use super::finished::{self, CallEnd, FinishedCall};
 use super::give_up::GiveUp;
 use crate::settings::CgroupDriver;
-use crate::{
-    process::Process,
-    reaper::{Child, Exit},
-    stdio::Excess,
-};
+use crate::stdio::Excess;
 
 /// How long podshim waits for the end of a process that got SIGKILL.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);

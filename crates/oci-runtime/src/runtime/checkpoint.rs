@@ -14,8 +14,9 @@ use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
+use crate::cgroup::Cgroup;
 use crate::settings::{CreateOptions, RootSwitch};
-use crate::{cgroup::Cgroup, stdio::ChildStdio};
+use crate::stdio::ChildStdio;
 
 /// criu's working directory in a bundle, during a call.
 const WORK_DIRECTORY: &str = "criu-work";

@@ -11,11 +11,9 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
+use threads::hand::Held;
 
-use crate::{
-    hand::Held,
-    stdio::{ChildStdio, Excess},
-};
+use crate::stdio::{ChildStdio, Excess};
 
 /// How much of the runtime's stdout or stderr is read.
 const OUTPUT_LIMIT: u64 = 64 * 1024;

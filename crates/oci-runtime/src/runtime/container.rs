@@ -5,14 +5,13 @@ use std::{
     rc::Rc,
 };
 
+use processes::reaper::{Charge, Reaper};
+
 use super::give_up::GiveUp;
+use crate::bundle::Bundle;
+use crate::cgroup::Hidden;
+use crate::sandbox::SandboxRequest;
 use crate::settings::{CallEnvironment, CgroupDriver};
-use crate::{
-    bundle::Bundle,
-    cgroup::Hidden,
-    reaper::{Charge, Reaper},
-    sandbox::SandboxRequest,
-};
 
 /// An OCI runtime binary with its settings.
 #[derive(Debug, Clone)]

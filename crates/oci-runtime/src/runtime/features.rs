@@ -5,10 +5,10 @@
 use std::{io, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
 
 use nix::sys::signal::{Signal, killpg};
+use processes::reaper::{Child, Reaper};
 use serde_json::{Map, Value};
 
 use super::command::{Captured, Streams};
-use crate::reaper::{Child, Reaper};
 
 /// A runtime answers from its own tables. One that hangs must not delay containerd's start.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

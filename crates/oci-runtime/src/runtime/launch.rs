@@ -2,14 +2,13 @@
 
 use std::{fs, io, path::Path};
 
+use processes::reaper::{ExitSubscription, ExitWatch};
+use processes::{ExecutableIdentity, Process};
+
 use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
-use crate::{
-    bundle::{self, BundleError},
-    process::{ExecutableIdentity, Process},
-    reaper::{ExitSubscription, ExitWatch},
-};
+use crate::bundle::{self, BundleError};
 
 /// A process that the runtime made for podshim and that the reaper adopted.
 #[derive(Debug)]

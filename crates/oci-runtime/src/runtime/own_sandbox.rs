@@ -10,6 +10,10 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use processes::Process;
+use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
+use threads::busy;
+use threads::helper_thread;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -17,18 +21,12 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::settings::{CgroupDriver, SessionKeyring};
-use crate::{
-    busy,
-    cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},
-    helper_thread,
-    process::Process,
-    reaper::{ExitSubscription, ExitWatch, is_our_child},
-    sandbox::{
-        CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier,
-        end_scope, scope_at, understood,
-    },
+use crate::cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned};
+use crate::sandbox::{
+    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier, end_scope,
+    scope_at, understood,
 };
+use crate::settings::{CgroupDriver, SessionKeyring};
 
 /// What an error says of them.
 const CONTROL_GROUPS: &str = "cannot make its control groups";

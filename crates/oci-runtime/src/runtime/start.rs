@@ -6,7 +6,8 @@ use super::command::{Arguments, Streams, TemporaryFile};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::{bundle::BundleError, stdio::ChildStdio};
+use crate::bundle::BundleError;
+use crate::stdio::ChildStdio;
 
 impl Container {
     /// `start`: makes a created container run its program.

@@ -2,19 +2,16 @@
 
 use std::{rc::Rc, time::Duration};
 
+use processes::reaper::Exit;
+use processes::{ExecOutcome, SignalDelivery, SignalNumber};
+use test_support::{DEADLINE, make_fifo, open_reader, read_available, read_to_end, run, within};
 use tokio::time::Instant;
 
 use super::call::SERVICE_MANAGER_VARIABLES;
 use super::*;
-use crate::{
-    cgroup::{Cgroup, FreezeState},
-    process::{ExecOutcome, SignalDelivery, SignalNumber},
-    reaper::Exit,
-    stdio::{Attempt, ChildStdio, Stdio, StdioPaths, StreamOwner},
-    test_support::{
-        DEADLINE, TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run, within,
-    },
-};
+use crate::cgroup::{Cgroup, FreezeState};
+use crate::stdio::{Attempt, ChildStdio, Stdio, StdioPaths, StreamOwner};
+use crate::test_container::{TestContainer, process};
 
 async fn create(test: &TestContainer) -> Launched {
     test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()

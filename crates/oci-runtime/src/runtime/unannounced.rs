@@ -2,16 +2,14 @@
 
 use std::{fs, path::Path};
 
+use processes::reaper::ExitSubscription;
+use processes::{Process, SignalNumber};
 use tracing::warn;
 
 use super::container::Container;
 use super::error::Operation;
-use crate::{
-    bundle,
-    cgroup::Cgroup,
-    process::{Process, SignalNumber},
-    reaper::ExitSubscription,
-};
+use crate::bundle;
+use crate::cgroup::Cgroup;
 
 impl Container {
     /// Ends the process that a failed runtime had already made: nothing else would end it.

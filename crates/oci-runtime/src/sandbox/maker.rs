@@ -16,6 +16,7 @@ use std::{
 };
 
 use nix::unistd::Pid;
+use processes::open_files_before;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
@@ -24,7 +25,6 @@ use super::our_memory::{self, Closed};
 use super::program;
 use super::request::{NamespaceKind, OPEN_FILES, SandboxRequest};
 use super::steps::{StandardStreams, Step, act};
-use crate::process::open_files_before;
 use crate::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.

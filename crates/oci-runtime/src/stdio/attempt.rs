@@ -5,6 +5,7 @@
 
 use std::{fs::File, io, os::fd::OwnedFd, process::Stdio as ProcessStdio, rc::Weak, sync::Arc};
 
+use threads::hand::Held;
 use tokio::time::Instant;
 
 use super::endpoint::{open_both_ends, reopen};
@@ -17,7 +18,6 @@ use super::pipe::{give_to, nonblocking_pipe};
 use super::relief::{Excess, Relief, ReliefTask, Relieved};
 use super::stream::{Input, Output};
 use super::streams::Stdio;
-use crate::hand::Held;
 
 /// One descriptor with which a process is started.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
+use threads::hand::HandError;
 
 use super::logger::LoggerError;
-use crate::hand::HandError;
 
 /// Why the standard streams cannot be opened.
 #[derive(Debug, Error)]

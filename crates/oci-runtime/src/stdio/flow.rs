@@ -11,8 +11,9 @@ use std::{
     },
 };
 
+use threads::hand::{Tenant, tenant};
+
 use super::line_end::OpenLine;
-use crate::hand::{Tenant, tenant};
 
 /// One movement's.
 #[derive(Debug)]

@@ -6,11 +6,12 @@
 use std::{fs::File, io, time::Duration};
 
 use nix::poll::PollFlags;
+use threads::async_file;
+use threads::hand::tenant;
 use tokio::{io::Interest, task::JoinHandle};
 
 use super::mover::is_ready;
 use super::pipe::unread;
-use crate::{async_file, hand::tenant};
 
 /// No event says that a fifo has been read. Its reader is usually waiting for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

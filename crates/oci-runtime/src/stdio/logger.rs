@@ -21,7 +21,10 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     unistd::pipe2,
 };
+use processes::reaper::{Child, Exit, Reaper};
+use processes::{Process, SignalNumber};
 use thiserror::Error;
+use threads::async_file;
 use tokio::{
     io::Interest,
     task::JoinHandle,
@@ -30,11 +33,6 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::uri::Uri;
-use crate::{
-    async_file,
-    process::{Process, SignalNumber},
-    reaper::{Child, Exit, Reaper},
-};
 
 /// The program's descriptors: its input from stdout and stderr, and the one on which it reports that it is ready.
 const STDOUT: RawFd = 3;

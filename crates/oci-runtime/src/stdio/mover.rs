@@ -16,6 +16,10 @@ use std::{
 };
 
 use nix::poll::{PollFd, PollFlags};
+use threads::async_file;
+use threads::async_file::poll_now;
+use threads::busy;
+use threads::hand::{stock, tenant};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     task::JoinHandle,
@@ -31,12 +35,6 @@ use super::line_end::OpenLine;
 use super::lines::{LineReader, LineWatch};
 use super::pipe::unread;
 use super::relief::Relieved;
-use crate::{
-    async_file,
-    async_file::poll_now,
-    busy,
-    hand::{stock, tenant},
-};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.

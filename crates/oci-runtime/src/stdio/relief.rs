@@ -16,10 +16,10 @@ use std::{
     time::Duration,
 };
 
+use threads::hand::tenant;
 use tokio::task::JoinHandle;
 
 use super::pipe::unread;
-use crate::hand::tenant;
 
 /// Most of what is kept. What the runtime says beyond that is dropped, and a process that writes more waits for its readers.
 const MOST: usize = 1024 * 1024;

@@ -9,11 +9,11 @@ use std::{
     sync::Arc,
 };
 
+use threads::hand::stock::Work;
 use tracing::debug;
 
 use super::flow::Flow;
 use super::mover::{Mover, Task};
-use crate::hand::stock::Work;
 
 /// Movements of another hand's works. Dropping this ends them between two calls.
 #[derive(Debug)]

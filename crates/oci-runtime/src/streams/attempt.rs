@@ -5,13 +5,11 @@
 
 use std::{io, os::fd::OwnedFd, rc::Rc, time::Duration};
 
+use threads::hand::{AT_ONCE, Guard, HandError, Held, LATE, Reply};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{
-    hand::{AT_ONCE, Guard, HandError, Held, LATE, Reply},
-    stdio::{self, ChildEnd, ChildStdio, Excess, Stdio, StdioError},
-};
+use crate::stdio::{self, ChildEnd, ChildStdio, Excess, Stdio, StdioError};
 
 /// Streams for an incarnation that is about to be made.
 #[derive(Debug)]

@@ -11,13 +11,11 @@ use std::{
     time::Duration,
 };
 
+use threads::hand::{Alert, Hand, HandError, Held, Presence, Pulse, Tenant, WeakHand};
 use tokio::{sync::Notify, time::Instant};
 use tracing::{debug, info, warn};
 
-use crate::{
-    hand::{Alert, Hand, HandError, Held, Presence, Pulse, Tenant, WeakHand},
-    stdio::StandIn,
-};
+use crate::stdio::StandIn;
 
 /// After this time without an answer a hand gets nothing new.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);

@@ -7,13 +7,11 @@ use std::{
     time::Duration,
 };
 
+use threads::hand::{AT_ONCE, Guard, Held, LATE};
 use tracing::{debug, warn};
 
-use crate::{
-    console::{Console, ConsoleError, ConsoleSocket, TerminalSize},
-    hand::{AT_ONCE, Guard, Held, LATE},
-    stdio::{LinePace, LineWatch, Piece, Stdio},
-};
+use crate::console::{Console, ConsoleError, ConsoleSocket, TerminalSize};
+use crate::stdio::{LinePace, LineWatch, Piece, Stdio};
 
 /// containerd's fifos, as a terminal of the next process uses them.
 #[derive(Clone, Debug)]

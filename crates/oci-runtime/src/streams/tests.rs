@@ -3,12 +3,10 @@
 use std::{fs::File, io::Write, os::fd::AsFd, process::Command};
 
 use nix::fcntl::{SpliceFFlags, splice};
+use processes::reaper::Child;
+use test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within};
 
 use super::*;
-use crate::{
-    reaper::Child,
-    test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
-};
 
 mod both_ends;
 mod logging;

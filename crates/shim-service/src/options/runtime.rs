@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use node_state::replace::replace;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{CallEnvironment, CgroupDriver, Runtime};
 use oci_runtime::spec::Spec;
+use processes::reaper::Reaper;
 use serde::{Deserialize, Serialize};
 
 use super::error::OptionsError;

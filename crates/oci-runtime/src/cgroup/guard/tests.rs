@@ -2,14 +2,13 @@
 
 use std::{fs, os::fd::AsRawFd, path::PathBuf, time::Duration};
 
+use processes::SignalNumber;
+use test_support::{run, within};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    cgroup::{FreezeState, KillOutcome, OomWatch, Stats},
-    process::SignalNumber,
-    test_support::{TestContainer, run, within},
-};
+use crate::cgroup::{FreezeState, KillOutcome, OomWatch, Stats};
+use crate::test_container::TestContainer;
 
 /// Far less than `fs.lease-break-time`, and more than the limits of what is called.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -131,7 +130,7 @@ fn on_v2_a_group_is_ended_whatever_leases_there_are() {
     run(async {
         let group = mount.directory_of(&format!("/podshim-guard-{}", std::process::id()));
         fs::create_dir(&group).unwrap();
-        let reaper = crate::reaper::Reaper::start().unwrap();
+        let reaper = processes::reaper::Reaper::start().unwrap();
         let child = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
         fs::write(group.join("cgroup.procs"), child.process.pid().to_string()).unwrap();
         let cgroup = Cgroup::V2(group.clone());

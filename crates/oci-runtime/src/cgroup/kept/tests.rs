@@ -1,13 +1,13 @@
 //! Groups of a real container on cgroup v1, over a delete and a create of its OCI runtime.
 
+use processes::SignalNumber;
+use test_support::{run, within};
+
 use super::*;
-use crate::{
-    cgroup::{FreezeState, Stats},
-    process::SignalNumber,
-    runtime::{CreateOptions, DeleteMode, GroupsLeft, Launched},
-    stdio::ChildStdio,
-    test_support::{TestContainer, run, within},
-};
+use crate::cgroup::{FreezeState, Stats};
+use crate::runtime::{CreateOptions, DeleteMode, GroupsLeft, Launched};
+use crate::stdio::ChildStdio;
+use crate::test_container::TestContainer;
 
 fn in_a_pod(name: &str) -> String {
     format!("/podshim-kept-{}/{name}", std::process::id())

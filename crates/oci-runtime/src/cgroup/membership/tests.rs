@@ -1,7 +1,9 @@
 //! What a helper enters, and whom it takes for the container's.
 
+use test_support::{run, within};
+
 use super::*;
-use crate::test_support::{TestContainer, run, within};
+use crate::test_container::TestContainer;
 
 /// H5, H4: a helper enters the groups that charge, and none that stops it or counts it.
 #[test]
@@ -31,8 +33,8 @@ fn h4_a_helper_is_charged_to_the_container_and_not_counted_in_it() {
         found.expel(helper.process.pid());
         assert_eq!(of(helper.process.pid()), own);
         assert!(found.has(created.process.pid()) && !found.has(nix::unistd::getpid()));
-        for child in [helper, crate::reaper::Child { process: created.process, exit: created.exit }] {
-            child.process.signal(crate::process::SignalNumber::KILL).unwrap();
+        for child in [helper, processes::reaper::Child { process: created.process, exit: created.exit }] {
+            child.process.signal(processes::SignalNumber::KILL).unwrap();
             within(child.exit).await;
         }
     });

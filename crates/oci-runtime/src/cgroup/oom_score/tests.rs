@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
+use processes::helper_process;
+use test_support::{run, within};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    helper_process,
-    test_support::{TestContainer, run, within},
-};
+use crate::test_container::TestContainer;
 
 const WRITERS: u32 = 1200;
 
@@ -73,7 +72,7 @@ fn n8_writers_of_oom_scores_do_not_take_this_threads_time() {
         println!("one write took {waited:?}, this thread was away for {away:?}");
         assert!(waited > Duration::from_millis(40), "{waited:?} shows nothing");
         assert!(away < waited / 2, "away for {away:?} of {waited:?}");
-        created.process.signal(crate::process::SignalNumber::KILL).unwrap();
+        created.process.signal(processes::SignalNumber::KILL).unwrap();
         within(created.exit).await;
     });
 }

@@ -2,15 +2,14 @@
 
 use std::{cell::Cell, path::Path};
 
+use processes::{Process, SignalNumber};
+use test_support::{DEADLINE, run, until, within};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    cgroup::{FreezeState, KillOutcome},
-    process::{Process, SignalNumber},
-    runtime::Launched,
-    test_support::{DEADLINE, TestContainer, run, until, within},
-};
+use crate::cgroup::{FreezeState, KillOutcome};
+use crate::runtime::Launched;
+use crate::test_container::TestContainer;
 
 const PARENT_AND_CHILD: [&str; 3] = ["sh", "-c", "sleep 1000 & exec sleep 1000"];
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use test_support::run;
+
 use super::*;
-use crate::test_support::run;
 
 /// A directory with the layers `a` and `b`, in a private mount namespace: a failed test leaves no mount.
 struct Layers(tempfile::TempDir);

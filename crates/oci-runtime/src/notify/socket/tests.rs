@@ -19,16 +19,15 @@ use nix::{
     },
     unistd::{Pid, getpid},
 };
+use processes::SignalNumber;
+use test_support::{run, until, until_ended, within};
 use tokio::time::Instant;
 
 use super::super::message::{MESSAGE_LONGEST, Message, Readiness, STATUS_LONGEST};
 use super::*;
-use crate::{
-    process::SignalNumber,
-    runtime::{CreateOptions, Launched},
-    stdio::ChildStdio,
-    test_support::{TestContainer, run, until, until_ended, within},
-};
+use crate::runtime::{CreateOptions, Launched};
+use crate::stdio::ChildStdio;
+use crate::test_container::TestContainer;
 
 mod charge;
 
@@ -346,11 +345,11 @@ fn u2_only_processes_of_the_container_speak_for_it() {
         client.send(b"STATUS=after it").unwrap();
         assert!(!is_taken().await, "of this process, and nothing before it");
 
-        cgroup.kill_remaining(tokio::time::Instant::now() + crate::test_support::DEADLINE).await;
+        cgroup.kill_remaining(tokio::time::Instant::now() + test_support::DEADLINE).await;
         within(created.exit).await;
         for child in [outsider, member, parent_of_a_daemon] {
             let child = child.unwrap();
-            child.process.signal(crate::process::SignalNumber::KILL).unwrap();
+            child.process.signal(processes::SignalNumber::KILL).unwrap();
             within(child.exit).await;
         }
     });

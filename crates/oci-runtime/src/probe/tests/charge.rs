@@ -158,7 +158,7 @@ fn h4_a_helper_outlives_an_attempt_that_is_late() {
         assert!(ask(short).await.contains("timed out"));
         tokio::time::sleep(Duration::from_millis(5500)).await;
         assert!(ask(TIMEOUT).await.contains("the last attempt has not ended"));
-        crate::test_support::until(|| helpers().is_empty()).await;
+        test_support::until(|| helpers().is_empty()).await;
         assert_eq!(ask(TIMEOUT).await, ProbeResult::Success.to_string());
         prober.ended();
         listening.end().await;

@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 
 use serde_json::json;
+use test_support::{run, within};
 
 use super::*;
 use crate::runtime::{CgroupDriver, CreateOptions, Launched, Runtime};
 use crate::stdio::ChildStdio;
-use crate::test_support::{TestContainer, run, runtime_binary, within};
+use crate::test_container::{TestContainer, runtime_binary};
 
 async fn create(test: &TestContainer) -> Launched {
     test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()

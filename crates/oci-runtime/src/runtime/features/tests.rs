@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
+use test_support::{run, until, until_ended};
+
 use super::*;
-use crate::test_support::{run, until, until_ended};
 
 fn script(directory: &tempfile::TempDir, text: &str) -> PathBuf {
     let path = directory.path().join("runtime");

@@ -5,16 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use processes::SignalNumber;
+use processes::reaper::ExitWatch;
 use serde_json::{Value, json};
+use test_support::{run, until, within};
 
 use super::*;
-use crate::{
-    process::SignalNumber,
-    reaper::ExitWatch,
-    runtime::{CheckpointOptions, CreateOptions, DeleteMode},
-    stdio::ChildStdio,
-    test_support::{TestContainer, process, run, until, within},
-};
+use crate::runtime::{CheckpointOptions, CreateOptions, DeleteMode};
+use crate::stdio::ChildStdio;
+use crate::test_container::{TestContainer, process};
 
 mod users;
 

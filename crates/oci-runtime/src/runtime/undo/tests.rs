@@ -2,18 +2,16 @@
 
 use std::{os::unix::fs::PermissionsExt, rc::Rc};
 
+use processes::SignalNumber;
+use test_support::{run, run_for_any_time, until, until_ended, within};
+
 use super::*;
-use crate::{
-    cgroup::{Cgroup, FreezeState},
-    process::SignalNumber,
-    runtime::{
-        AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
-    },
-    stdio::ChildStdio,
-    test_support::{
-        TestContainer, process, run, run_for_any_time, runtime_binary, until, until_ended, within,
-    },
+use crate::cgroup::{Cgroup, FreezeState};
+use crate::runtime::{
+    AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
 };
+use crate::stdio::ChildStdio;
+use crate::test_container::{TestContainer, process, runtime_binary};
 
 /// How a runtime can end after it has done its work, and what its error says.
 const LATE_ENDS: [(&str, &str); 2] =

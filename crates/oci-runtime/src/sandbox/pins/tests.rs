@@ -1,7 +1,8 @@
 use std::os::unix::fs::MetadataExt;
 
+use test_support::UserNamespace;
+
 use super::*;
-use crate::test_support::UserNamespace;
 
 fn request() -> PinsRequest {
     PinsRequest {

@@ -1,7 +1,7 @@
+use test_support::run;
 use tokio::net::UnixListener;
 
 use super::*;
-use crate::test_support::run;
 
 /// A Delete, and what is recorded of the sandbox, must not wait for it.
 #[test]

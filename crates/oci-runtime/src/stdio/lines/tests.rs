@@ -1,5 +1,6 @@
+use test_support::run;
+
 use super::*;
-use crate::test_support::run;
 
 /// A watch that records whole lines, and wants no more after "end".
 fn watch(steps_per_letter: usize) -> (Rc<RefCell<Vec<String>>>, LineWatch) {

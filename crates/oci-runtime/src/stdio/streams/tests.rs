@@ -3,15 +3,13 @@
 use std::{fs::OpenOptions, io::Read, process::Command};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use processes::SignalNumber;
+use processes::reaper::{Child, Reaper};
+use test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within};
 
 use super::super::attempt::{Attempt, ChildStdio};
 use super::super::endpoint::reopen;
 use super::*;
-use crate::{
-    process::SignalNumber,
-    reaper::{Child, Reaper},
-    test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
-};
 
 mod closing;
 mod moving;

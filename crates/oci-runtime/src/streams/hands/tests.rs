@@ -1,7 +1,8 @@
 //! Which hand goes on for which, and what the log has of it.
 
+use test_support::{run, run_for_any_time, until};
+
 use super::*;
-use crate::test_support::{run, run_for_any_time, until};
 
 /// A container that lets go and holds again each second fills no log.
 #[test]

@@ -10,9 +10,10 @@ use std::{
 };
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use test_support::DEADLINE;
 
 use super::*;
-use crate::{streams::hands::MOST, test_support::DEADLINE};
+use crate::streams::hands::MOST;
 
 const SHORT: Duration = Duration::from_millis(100);
 /// What the head does while the hand is stuck takes no time.

@@ -1,8 +1,8 @@
+use test_support::run;
 use tokio::net::UnixListener;
 
 use super::*;
 use crate::systemd::PropertyValue;
-use crate::test_support::run;
 
 /// Speaks as systemd does on its own socket, and answers each call with one of the `answers`. Returns the last call.
 async fn fake(listener: UnixListener, answers: &[Vec<u8>]) -> Vec<u8> {

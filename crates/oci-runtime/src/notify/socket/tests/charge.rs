@@ -37,7 +37,7 @@ impl Listened {
     }
 
     /// A process of the container that does this first.
-    fn member(&self, job: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> crate::reaper::Child {
+    fn member(&self, job: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> processes::reaper::Child {
         let (mut command, init) = (std::process::Command::new("sleep"), self.launched.process.pid());
         // SAFETY: what runs there makes system calls and allocates; no thread of the test holds a lock.
         unsafe {

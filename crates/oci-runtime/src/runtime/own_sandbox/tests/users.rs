@@ -1,7 +1,8 @@
 //! Sandboxes in user namespaces: new ones, and those that exist.
 
+use test_support::UserNamespace;
+
 use super::*;
-use crate::test_support::UserNamespace;
 
 /// Process 1 of a pod of the Sandbox API: the user namespace and the others exist, and its pid namespace has to be the user
 /// namespace's, else no container can mount its /proc.

@@ -1,0 +1,114 @@
+//! Shared by the tests of this crate: bundles with a busybox, and the OCI runtime that makes containers of them.
+
+use std::{fs, path::PathBuf, rc::Rc};
+
+use processes::reaper::Reaper;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::bundle::Bundle;
+use crate::cgroup::Cgroup;
+use crate::runtime::{CgroupDriver, Container, CreateOptions, Launched, Runtime};
+use crate::stdio::ChildStdio;
+
+/// The OCI runtime of the tests; runc unless the environment names another.
+pub(crate) fn runtime_binary() -> String {
+    std::env::var("PODSHIM_TEST_RUNTIME").unwrap_or_else(|_| "runc".to_owned())
+}
+
+/// A bundle with a busybox in it, and an OCI runtime with a root of its own.
+pub(crate) struct TestContainer {
+    pub(crate) container: Container,
+    pub(crate) reaper: Reaper,
+    pub(crate) directory: TempDir,
+}
+
+impl TestContainer {
+    /// `adjust` may change the spec before it is written.
+    pub(crate) fn new(arguments: &[&str], adjust: impl FnOnce(&mut Value)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = directory.path().join("bundle");
+        let binaries = bundle.join("rootfs/bin");
+        fs::create_dir_all(&binaries).unwrap();
+        for folder in ["proc", "dev", "tmp"] {
+            fs::create_dir(bundle.join("rootfs").join(folder)).unwrap();
+        }
+        fs::copy("/bin/busybox", binaries.join("busybox")).unwrap();
+        for applet in ["sh", "sleep", "cat", "true", "false", "tty", "stty"] {
+            std::os::unix::fs::symlink("busybox", binaries.join(applet)).unwrap();
+        }
+        let id = format!("oci-runtime-test-{}", std::process::id());
+        let mut spec = spec(arguments, &id);
+        adjust(&mut spec);
+        fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+        let reaper = Reaper::start().unwrap();
+        let root = directory.path().join("root");
+        let runtime = Rc::new(Runtime::new(reaper.clone(), runtime_binary(), root, CgroupDriver::Cgroupfs));
+        let container = runtime.container(id, Bundle::new(bundle));
+        Self { container, reaper, directory }
+    }
+
+    /// Creates and starts it, and waits until its own program runs. A freeze in the middle of an exec ends only with a thaw: the
+    /// kernel waits there for threads that are frozen already.
+    pub(crate) async fn start(&self) -> (Launched, Cgroup) {
+        let created = self.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
+        self.container.start().await.unwrap();
+        let name = format!("/proc/{}/comm", created.process.pid());
+        test_support::until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
+        (created, cgroup)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Reads a file of the container's root.
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.container.bundle().rootfs().join(path)).unwrap()
+    }
+}
+
+impl Drop for TestContainer {
+    /// Also deletes it if the test fails: a test must leave nothing on the machine.
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new(runtime_binary());
+        command.arg("--root").arg(self.path("root")).args(["delete", "--force", self.container.id()]);
+        #[expect(clippy::disallowed_methods, reason = "drop cannot await, so the reaper cannot do it")]
+        let deleted = command.status();
+        assert!(std::thread::panicking() || deleted.is_ok_and(|status| status.success()));
+    }
+}
+
+/// An OCI process as JSON.
+pub(crate) fn process(arguments: &[&str]) -> Vec<u8> {
+    process_value(arguments).to_string().into_bytes()
+}
+
+fn process_value(arguments: &[&str]) -> Value {
+    json!({
+        "user": {"uid": 0, "gid": 0},
+        "args": arguments,
+        "env": ["PATH=/bin"],
+        "cwd": "/",
+    })
+}
+
+fn spec(arguments: &[&str], id: &str) -> Value {
+    json!({
+        "ociVersion": "1.0.2",
+        "process": process_value(arguments),
+        "root": {"path": "rootfs"},
+        // runc 1.3 makes links in /dev, and refuses to make them twice.
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        ],
+        "linux": {
+            "cgroupsPath": format!("/{id}"),
+            "namespaces": [
+                {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"},
+            ],
+        },
+    })
+}
