@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use streams::head::{Attempt, PendingAttempt};
+use streams::stdio::StdioError;
 use thiserror::Error;
 
 use crate::runtime::{Container, RuntimeError};
-use crate::stdio::StdioError;
-use crate::streams::{Attempt, PendingAttempt};
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ pub enum HookError {
 /// Runs a process in the container and waits for its end, without a time limit.
 ///
 /// `process` is an OCI process as JSON, `streams` come from
-/// [`Streams::attempt_beside`](crate::streams::Streams::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
+/// [`Streams::attempt_beside`](streams::head::Streams::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
 /// process goes on unwatched.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ mod tests;
 mod unannounced;
 mod undo;
 
-pub use crate::settings::{CallEnvironment, CgroupDriver, CreateOptions, RootSwitch, SessionKeyring};
+pub use crate::settings::{CallEnvironment, CreateOptions, RootSwitch};
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use command::errors_in;

@@ -4,15 +4,7 @@
 
 use std::path::Path;
 
-/// Which program manages the container's cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CgroupDriver {
-    /// The runtime writes the cgroup files itself.
-    #[default]
-    Cgroupfs,
-    /// The runtime asks systemd.
-    Systemd,
-}
+use own_sandbox::SessionKeyring;
 
 /// What environment the runtime is called with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,16 +35,6 @@ pub enum RootSwitch {
     PivotRoot,
     /// `MS_MOVE` and chroot, for a root on a ramdisk.
     NoPivotRoot,
-}
-
-/// Whether the container gets a session keyring of its own (option NoNewKeyring).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SessionKeyring {
-    /// A new one.
-    #[default]
-    New,
-    /// The shim's own.
-    Inherited,
 }
 
 /// Settings of a `create`, apart from the bundle.

@@ -2,46 +2,50 @@
 
 use std::{fs, path::PathBuf, rc::Rc};
 
+use cgroups::Cgroup;
+use cgroups::CgroupDriver;
 use processes::reaper::Reaper;
 use serde_json::{Value, json};
+use streams::stdio::ChildStdio;
 use tempfile::TempDir;
 
 use crate::bundle::Bundle;
-use crate::cgroup::Cgroup;
-use crate::runtime::{CgroupDriver, Container, CreateOptions, Launched, Runtime};
-use crate::stdio::ChildStdio;
+use crate::runtime::{Container, CreateOptions, Launched, Runtime};
 
 /// The OCI runtime of the tests; runc unless the environment names another.
-pub(crate) fn runtime_binary() -> String {
+pub fn runtime_binary() -> String {
     std::env::var("PODSHIM_TEST_RUNTIME").unwrap_or_else(|_| "runc".to_owned())
 }
 
 /// A bundle with a busybox in it, and an OCI runtime with a root of its own.
-pub(crate) struct TestContainer {
-    pub(crate) container: Container,
-    pub(crate) reaper: Reaper,
-    pub(crate) directory: TempDir,
+pub struct TestContainer {
+    /// The container, not created yet.
+    pub container: Container,
+    /// What waits for its processes.
+    pub reaper: Reaper,
+    /// What the test keeps for itself, beside the bundle.
+    pub directory: TempDir,
 }
 
 impl TestContainer {
     /// `adjust` may change the spec before it is written.
-    pub(crate) fn new(arguments: &[&str], adjust: impl FnOnce(&mut Value)) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+    pub fn new(arguments: &[&str], adjust: impl FnOnce(&mut Value)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
         let bundle = directory.path().join("bundle");
         let binaries = bundle.join("rootfs/bin");
-        fs::create_dir_all(&binaries).unwrap();
+        fs::create_dir_all(&binaries).expect("its folders");
         for folder in ["proc", "dev", "tmp"] {
-            fs::create_dir(bundle.join("rootfs").join(folder)).unwrap();
+            fs::create_dir(bundle.join("rootfs").join(folder)).expect("a folder");
         }
-        fs::copy("/bin/busybox", binaries.join("busybox")).unwrap();
+        fs::copy("/bin/busybox", binaries.join("busybox")).expect("/bin/busybox");
         for applet in ["sh", "sleep", "cat", "true", "false", "tty", "stty"] {
-            std::os::unix::fs::symlink("busybox", binaries.join(applet)).unwrap();
+            std::os::unix::fs::symlink("busybox", binaries.join(applet)).expect("a link");
         }
         let id = format!("oci-runtime-test-{}", std::process::id());
         let mut spec = spec(arguments, &id);
         adjust(&mut spec);
-        fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
-        let reaper = Reaper::start().unwrap();
+        fs::write(bundle.join("config.json"), spec.to_string()).expect("its spec");
+        let reaper = Reaper::start().expect("a reaper");
         let root = directory.path().join("root");
         let runtime = Rc::new(Runtime::new(reaper.clone(), runtime_binary(), root, CgroupDriver::Cgroupfs));
         let container = runtime.container(id, Bundle::new(bundle));
@@ -50,22 +54,24 @@ impl TestContainer {
 
     /// Creates and starts it, and waits until its own program runs. A freeze in the middle of an exec ends only with a thaw: the
     /// kernel waits there for threads that are frozen already.
-    pub(crate) async fn start(&self) -> (Launched, Cgroup) {
-        let created = self.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
-        let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
-        self.container.start().await.unwrap();
+    pub async fn start(&self) -> (Launched, Cgroup) {
+        let created =
+            self.container.create(ChildStdio::null(), CreateOptions::default()).await.expect("a container");
+        let cgroup = Cgroup::of_pid(created.process.pid()).expect("its groups");
+        self.container.start().await.expect("its start");
         let name = format!("/proc/{}/comm", created.process.pid());
         test_support::until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
         (created, cgroup)
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// A path in the test's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Reads a file of the container's root.
-    pub(crate) fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.container.bundle().rootfs().join(path)).unwrap()
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.container.bundle().rootfs().join(path)).expect("a file")
     }
 }
 
@@ -81,7 +87,7 @@ impl Drop for TestContainer {
 }
 
 /// An OCI process as JSON.
-pub(crate) fn process(arguments: &[&str]) -> Vec<u8> {
+pub fn process(arguments: &[&str]) -> Vec<u8> {
     process_value(arguments).to_string().into_bytes()
 }
 

@@ -6,8 +6,8 @@
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use cgroups::Cgroup;
 use oci_runtime::bundle::ExitRecord;
-use oci_runtime::cgroup::Cgroup;
 use oci_runtime::termination_message;
 use pod_lifecycle::{Action, ContainerId, Exit, LineTarget, Notice, Reach, SignalCause, Target};
 use pod_spec::Signal;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use control_api::{EventsResponse, InspectResponse};
 use nix::unistd::Pid;
-use oci_runtime::console::TerminalSize;
 use pod_lifecycle::{ContainerId, Reply, Request, Status, Target, View, WallTime};
 use protobuf::well_known_types::any::Any;
+use streams::console::TerminalSize;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};

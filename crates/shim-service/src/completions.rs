@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use oci_runtime::cgroup::OomWatch;
+use cgroups::OomWatch;
 use oci_runtime::runtime::DeleteMode;
 use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
 use processes::SignalNumber;

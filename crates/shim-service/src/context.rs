@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use node_state::paths::STATE_ROOT;
-use oci_runtime::streams::Hands;
+use streams::head::Hands;
 
 use crate::throttle::Throttle;
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Container;
-use oci_runtime::sandbox::{NotUnderstood, SandboxRequest};
+use own_sandbox::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
 use pod_spec::{InvalidPlan, Parsed, SandboxMaker, kruise};
 use thiserror::Error;

@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 
-use oci_runtime::mount::RootfsMount;
-use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
-use oci_runtime::stdio::StreamOwner;
+use mounts::RootfsMount;
+use oci_runtime::runtime::{CheckpointOptions, RootSwitch};
+use own_sandbox::SessionKeyring;
 use pod_lifecycle::Origin;
+use streams::stdio::StreamOwner;
 
 use crate::options::RuntimeOptions;
 use crate::streams::StreamAddresses;

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::console::TerminalSize;
-use oci_runtime::streams::{Streams, Terminal};
 use processes::Process;
+use streams::console::TerminalSize;
+use streams::head::{Streams, Terminal};
 
 use crate::details::ExecDetails;
 

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use oci_runtime::cgroup::{Cgroup, Stats};
+use cgroups::{Cgroup, Stats};
 
 /// The statistics of one container.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@
 
 use std::rc::Rc;
 
-use oci_runtime::cgroup::{Cgroup, Guard, OomWatch};
-use oci_runtime::streams::{EndsOfTerminal, HeldBack, PendingAttempt, Streams, Terminal, UnusedFifos};
+use cgroups::{Cgroup, Guard, OomWatch};
 use pod_lifecycle::{Failure, Outcome};
 use processes::reaper::ExitWatch;
 use processes::{ExecutableIdentity, Process};
+use streams::head::{EndsOfTerminal, HeldBack, PendingAttempt, Streams, Terminal, UnusedFifos};
 
 use crate::readiness::Readiness;
 

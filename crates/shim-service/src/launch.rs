@@ -7,16 +7,16 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::cgroup::{Cgroup, Guard, KeptGroups, OomWatch};
-use oci_runtime::console::TerminalSize;
-use oci_runtime::mount::{self, MountError};
+use cgroups::{Cgroup, Guard, KeptGroups, OomWatch};
+use mounts::MountError;
 use oci_runtime::runtime::{
     Container, CreateOptions, DeleteMode, GiveUp, GroupsLeft, Launched, RestoreOptions,
 };
-use oci_runtime::stdio::LoggerIdentity;
-use oci_runtime::streams::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket, Whose};
 use pod_lifecycle::{Failure, RefusalKind};
 use processes::reaper::Charge;
+use streams::console::TerminalSize;
+use streams::head::{Attempt, EndsOfTerminal, Streams, Terminal, TerminalSocket, Whose};
+use streams::stdio::LoggerIdentity;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -189,7 +189,7 @@ impl Launcher {
             return Ok(());
         }
         let rootfs = self.runtime.bundle().rootfs();
-        mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
+        mounts::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
     }
 
     /// The Start of a container that is restored from a checkpoint: `runtime restore`.
@@ -334,5 +334,5 @@ pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<()
         return Ok(());
     }
     let warn = |error: &MountError| warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
-    mount::unmount_rootfs(rootfs).await.inspect_err(warn)
+    mounts::unmount_rootfs(rootfs).await.inspect_err(warn)
 }

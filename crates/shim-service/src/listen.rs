@@ -8,13 +8,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cgroups::Cgroup;
 use log_pattern::Pattern;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::Cgroup;
-use oci_runtime::stdio::Piece;
 use pod_lifecycle::{Failure, RefusalKind};
 use pod_spec::GateAction;
 use serde_json::{Value, json};
+use streams::stdio::Piece;
 use tracing::warn;
 
 use crate::error::failure;

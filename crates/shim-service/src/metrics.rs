@@ -6,7 +6,7 @@
 mod v1;
 mod v2;
 
-use oci_runtime::cgroup::Stats;
+use cgroups::Stats;
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use oci_runtime::cgroup::KillOutcome;
+use cgroups::KillOutcome;
 use oci_runtime::hook;
 use oci_runtime::runtime::DeleteMode;
-use oci_runtime::streams::{Streams, Terminal};
 use oci_runtime::termination_message;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use processes::reaper::Charge;
 use processes::{ExecOutcome, SignalNumber};
+use streams::head::{Streams, Terminal};
 use tokio::time::Instant;
 use tracing::{info, warn};
 

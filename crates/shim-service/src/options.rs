@@ -11,7 +11,7 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 
+pub use cgroups::CgroupDriver;
 pub use decode::runtime_options;
 pub use error::{ConfigError, OptionsError};
-pub use oci_runtime::runtime::CgroupDriver;
 pub use runtime::RuntimeOptions;

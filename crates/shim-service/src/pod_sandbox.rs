@@ -12,11 +12,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use config::{PodConfig, UserSharing};
+use error::SandboxError;
 use nix::sys::statfs::{NSFS_MAGIC, statfs};
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::sandbox::{Pins, PinsRequest};
 use oci_runtime::spec::Spec;
+use own_sandbox::{Pins, PinsRequest};
 use pod_lifecycle::{ContainerId, Status, View, WallTime};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -24,8 +26,6 @@ use tracing::warn;
 
 use crate::clock::wall_now;
 use crate::spec_file;
-use config::{PodConfig, UserSharing};
-use error::SandboxError;
 
 /// How long a sandbox may wait for its Start. containerd 2.3 pulls the pause image in between, however long that takes; if it
 /// cannot, it undoes nothing (trap 32). The kubelet gives up RunPodSandbox after four minutes, twice its `runtimeRequestTimeout`.

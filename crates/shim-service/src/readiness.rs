@@ -8,8 +8,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cgroups::Cgroup;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::Cgroup;
 use oci_runtime::notify::{NotifySocket, Statement};
 use pod_lifecycle::Failure;
 use processes::Process;

@@ -6,9 +6,9 @@
 use std::rc::Rc;
 
 use nix::unistd::Pid;
-use oci_runtime::console::TerminalSize;
 use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
+use streams::console::TerminalSize;
 
 use crate::command::{Answer, ContainerProcess, TaskState};
 use crate::error::{ServiceError, runtime_failure};

@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use nix::unistd::Pid;
-use oci_runtime::streams::{Streams, UnusedFifos};
 use pod_lifecycle::{ContainerId, ExecId, Failure, OpId, Outcome, Target};
+use streams::head::{Streams, UnusedFifos};
 use tokio::sync::mpsc;
 
 use crate::command::Answer;

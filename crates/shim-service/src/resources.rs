@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use cgroups::{Cgroup, CgroupDriver, Guard, Stats};
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::{Cgroup, Guard, Stats};
-use oci_runtime::console::TerminalSize;
 use oci_runtime::probe::Prober;
-use oci_runtime::runtime::{CgroupDriver, Container, GiveUp};
+use oci_runtime::runtime::{Container, GiveUp};
 use oci_runtime::spec::Spec;
-use oci_runtime::streams::{HeldBack, Streams, Terminal};
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use processes::Process;
 use serde_json::Value;
+use streams::console::TerminalSize;
+use streams::head::{HeldBack, Streams, Terminal};
 use tokio::sync::{Mutex, Notify};
 
 use crate::context::PodContext;

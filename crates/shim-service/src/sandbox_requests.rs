@@ -3,11 +3,11 @@
 //! Owns that translation, and the operations of a sandbox that has no process (CONTRACT §5). Which containers end before the
 //! sandbox, and when, is `pod-lifecycle`'s decision (K13).
 
+use cgroups::Cgroup;
 use nix::unistd::Pid;
 use node_state::entry::Entry;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::Cgroup;
-use oci_runtime::sandbox::slice_path;
+use own_sandbox::slice_path;
 use pod_lifecycle::{ContainerId, Operation, Outcome, Refusal, RefusalKind, Target, WallTime};
 use pod_spec::Signal;
 use processes::reaper;

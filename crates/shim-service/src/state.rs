@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use oci_runtime::runtime::take_finished_calls;
-use oci_runtime::streams::UnusedFifos;
 use pod_lifecycle::{Action, ContainerId, Event, OpId, Pod, PodTime, Target};
 use pod_spec::{BoundedDuration, GateAction, Node};
 use processes::reaper::Reaper;
+use streams::head::UnusedFifos;
 use tokio::time::Instant;
 use tracing::debug;
 

@@ -1,6 +1,6 @@
 //! The stdio paths of a container or an exec. Owns containerd's strings, which may never change on their way through.
 
-use oci_runtime::stdio::{StdioPaths, StreamMode};
+use streams::stdio::{StdioPaths, StreamMode};
 
 /// containerd's stdio strings as they came: State returns them, and CRI reopens the fifos by them after its restart.
 #[derive(Clone, Debug, Default)]

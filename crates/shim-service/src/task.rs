@@ -17,15 +17,15 @@ use containerd_shim_protos::shim::shim::{
 use containerd_shim_protos::shim_async::Task;
 use containerd_shim_protos::types::empty::Empty;
 use containerd_shim_protos::types::task::{ProcessInfo, Status as TaskStatus};
-use oci_runtime::console::TerminalSize;
-use oci_runtime::mount::RootfsMount;
-use oci_runtime::stdio::StreamMode;
+use mounts::RootfsMount;
 use pod_lifecycle::{
     ContainerId, Deleted, ExecId, Reach, Refusal, RefusalKind, Reply, Request, Status, Target,
 };
 use pod_spec::Signal;
 use protobuf::well_known_types::any::Any;
 use protobuf::{EnumOrUnknown, Message, MessageField};
+use streams::console::TerminalSize;
+use streams::stdio::StreamMode;
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::clock::timestamp;

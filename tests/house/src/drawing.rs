@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use toml_edit::Document;
+use toml_edit::{Document, Item};
 
 /// The crates of podshim's that a crate imports, for each by its name.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -20,7 +20,10 @@ pub fn imports(crates: &Path) -> Imports {
         let text = fs::read_to_string(crates.join(name).join("Cargo.toml")).expect("a manifest");
         let manifest = Document::parse(text.as_str()).expect("TOML");
         let table = manifest.get("dependencies").and_then(|item| item.as_table_like());
-        let keys = table.into_iter().flat_map(|table| table.iter()).map(|(key, _)| key.to_owned());
+        let all = table.into_iter().flat_map(|table| table.iter());
+        // What is optional is of a feature that only tests ask for.
+        let is_optional = |item: &Item| item.get("optional").is_some();
+        let keys = all.filter(|(_, item)| !is_optional(item)).map(|(key, _)| key.to_owned());
         keys.filter(|key| names.contains(key)).collect()
     };
     names.iter().map(|name| (name.clone(), used(name))).collect()

@@ -123,8 +123,18 @@ fn a_licence_is_read_as_it_is_written() {
     }
 }
 
-/// The crates that call the system by themselves. Each other one forbids unsafe code at its root.
-const UNSAFE: [&str; 5] = ["threads", "processes", "oci-runtime", "containerd-shim-podshim-v2", "e2e"];
+/// The crates that call the system by themselves (cgroups in its tests alone). Each other one forbids unsafe code at its root.
+const UNSAFE: [&str; 9] = [
+    "threads",
+    "processes",
+    "cgroups",
+    "streams",
+    "mounts",
+    "own-sandbox",
+    "oci-runtime",
+    "containerd-shim-podshim-v2",
+    "e2e",
+];
 
 #[test]
 fn unsafe_code_is_forbidden_where_none_is_needed() {

@@ -85,7 +85,7 @@ fn circle(
 
 /// A file's tests may use what is above it.
 fn is_of_tests(file: &str) -> bool {
-    file.ends_with("/tests.rs") || file.contains("/tests/") || file == "src/test_support.rs"
+    file.ends_with("/tests.rs") || file.contains("/tests/") || file == "src/test_container.rs"
 }
 
 /// What the parts of one folder import of each other: a part is a file, with the folder of its name.

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use cgroups::Cgroup;
+use cgroups::abandoned::remove_abandoned;
+use mounts::unmount_rootfs;
 use node_state::paths::NODE_FILE;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::Cgroup;
-use oci_runtime::cgroup::abandoned::remove_abandoned;
-use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::runtime::{Container, DeleteMode};
-use oci_runtime::sandbox::is_recorded;
+use own_sandbox::is_recorded;
 use pod_spec::{Node, Plan, Role, kruise};
 use processes::SignalNumber;
 use processes::reaper::Reaper;

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use cgroups::Cgroup;
 use oci_runtime::Pid;
-use oci_runtime::cgroup::Cgroup;
 use processes::SignalNumber;
 use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;

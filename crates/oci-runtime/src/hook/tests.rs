@@ -1,12 +1,12 @@
 //! Hooks in a real container whose output is read.
 
 use processes::SignalNumber;
+use streams::head::{Hands, Streams, Whose};
+use streams::stdio::{StdioPaths, StreamOwner};
 use test_support::{make_fifo, open_reader, read_available, read_to_end, run as run_test, until, within};
 
 use super::*;
 use crate::runtime::CreateOptions;
-use crate::stdio::{StdioPaths, StreamOwner};
-use crate::streams::{Hands, Streams, Whose};
 use crate::test_container::{TestContainer, process};
 
 /// H1 to H4: output, result, and the hook's end with the container.

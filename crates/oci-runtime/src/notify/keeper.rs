@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
+use cgroups::Membership;
 use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, recv, send},
@@ -16,7 +17,6 @@ use processes::{Process, SignalNumber};
 
 use super::protocol::{Announcement, ORDER_LONGEST, Order};
 use super::receiver::{self, Receiver};
-use crate::cgroup::Membership;
 
 /// After a receiver has ended, messages wait for so many milliseconds before there is another one: a fork is charged to the node.
 const PAUSE: libc::c_int = 250;

@@ -2,8 +2,9 @@
 //!
 //! Owns the form of orders and reports. Both sides are podshim's, but a report's text is a container's: it is bounded.
 
+use cgroups::Membership;
+
 use super::message::{STATUS_LONGEST, Statement};
-use crate::cgroup::Membership;
 
 /// More than the paths of all groups of a container.
 pub(super) const ORDER_LONGEST: usize = 16 * 1024;

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cgroups::Membership;
 use nix::{
     errno::Errno,
     poll::PollTimeout,
@@ -24,7 +25,6 @@ use processes::helper_process;
 
 use super::message::{MESSAGE_LONGEST, Message, Statement};
 use super::protocol::Report;
-use crate::cgroup::Membership;
 
 /// The exit code of a receiver whose container has said that it is ready.
 pub(super) const READY: u8 = 1;

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use cgroups::{Cgroup, Membership};
 use nix::{
     errno::Errno,
     sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
@@ -38,7 +39,6 @@ use super::keeper;
 use super::message::Statement;
 use super::protocol::{Announcement, Order, REPORT_LONGEST};
 use crate::bundle::Bundle;
-use crate::cgroup::{Cgroup, Membership};
 
 #[cfg(test)]
 mod tests;

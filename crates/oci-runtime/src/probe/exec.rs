@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use processes::SignalNumber;
+use streams::stdio::ChildStdio;
 use tracing::warn;
 
 use super::result::{ProbeResult, timed_out};
 use crate::runtime::Container;
-use crate::stdio::ChildStdio;
 
 /// Runs a process in the container and succeeds if it ends with 0 within `timeout`.
 ///

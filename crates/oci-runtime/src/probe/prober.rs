@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use cgroups::{Cgroup, Membership};
 use nix::{
     errno::Errno,
     poll::PollFlags,
@@ -35,7 +36,6 @@ use super::connect::HomeNetwork;
 use super::deadline::{Failed, now, wait_for};
 use super::question::Question;
 use super::result::{ProbeResult, timed_out};
-use crate::cgroup::{Cgroup, Membership};
 
 /// The process ends when it has not been asked for this time: then nothing of podshim's is in the container.
 const LINGER: Duration = Duration::from_secs(3);

@@ -12,6 +12,7 @@ use std::{
 use nix::sched::{CloneFlags, setns, unshare};
 use processes::reaper::Reaper;
 use processes::{Process, SignalNumber};
+use streams::stdio::ChildStdio;
 use test_support::{DEADLINE, run, within};
 use threads::helper_thread;
 use tokio::time::Instant;
@@ -19,7 +20,6 @@ use tokio::time::Instant;
 use super::connect::tcp_socket;
 use super::*;
 use crate::runtime::{CreateOptions, Launched};
-use crate::stdio::ChildStdio;
 use crate::test_container::{TestContainer, process};
 
 mod addresses;
@@ -76,7 +76,7 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
         let missing = attempt(&["no-such-program"], TIMEOUT).await.to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
         // The probe's process that timed out is gone too: only the container's own process is left.
-        let cgroup = crate::cgroup::Cgroup::of_pid(created.process.pid()).unwrap();
+        let cgroup = cgroups::Cgroup::of_pid(created.process.pid()).unwrap();
         test_support::until(|| cgroup.pids().len() == 1).await;
         assert!(!test.container.bundle().exec_pid_path("gate").unwrap().exists());
         created.process.signal(SignalNumber::KILL).unwrap();

@@ -2,9 +2,11 @@
 
 use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
 
+use cgroups::CgroupDriver;
 use nix::sys::signal::{Signal, killpg};
 use processes::Process;
 use processes::reaper::{Child, Exit};
+use streams::stdio::Excess;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -13,8 +15,6 @@ use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::finished::{self, CallEnd, FinishedCall};
 use super::give_up::GiveUp;
-use crate::settings::CgroupDriver;
-use crate::stdio::Excess;
 
 /// How long podshim waits for the end of a process that got SIGKILL.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);

@@ -8,15 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cgroups::Cgroup;
+use streams::stdio::ChildStdio;
 use tracing::warn;
 
 use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::cgroup::Cgroup;
 use crate::settings::{CreateOptions, RootSwitch};
-use crate::stdio::ChildStdio;
 
 /// criu's working directory in a bundle, during a call.
 const WORK_DIRECTORY: &str = "criu-work";

@@ -11,9 +11,8 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
+use streams::stdio::{ChildStdio, Excess};
 use threads::hand::Held;
-
-use crate::stdio::{ChildStdio, Excess};
 
 /// How much of the runtime's stdout or stderr is read.
 const OUTPUT_LIMIT: u64 = 64 * 1024;

@@ -5,13 +5,14 @@ use std::{
     rc::Rc,
 };
 
+use cgroups::CgroupDriver;
+use cgroups::Hidden;
+use own_sandbox::SandboxRequest;
 use processes::reaper::{Charge, Reaper};
 
 use super::give_up::GiveUp;
 use crate::bundle::Bundle;
-use crate::cgroup::Hidden;
-use crate::sandbox::SandboxRequest;
-use crate::settings::{CallEnvironment, CgroupDriver};
+use crate::settings::CallEnvironment;
 
 /// An OCI runtime binary with its settings.
 #[derive(Debug, Clone)]

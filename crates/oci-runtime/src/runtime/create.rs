@@ -1,11 +1,13 @@
 //! `create`.
 
+use own_sandbox::SessionKeyring;
+use streams::stdio::ChildStdio;
+
 use super::command::{Arguments, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::settings::{CreateOptions, RootSwitch, SessionKeyring};
-use crate::stdio::ChildStdio;
+use crate::settings::{CreateOptions, RootSwitch};
 
 impl Container {
     /// `create`: leaves the runtime's init waiting for [`Self::start`], with `stdio` as its streams.

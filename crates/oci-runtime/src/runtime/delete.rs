@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use cgroups::KeptGroups;
 use tracing::warn;
 
 use super::command::Arguments;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
-use crate::cgroup::KeptGroups;
 
 /// What the caller knows of a container that is to be deleted. Deleting one that does not exist succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

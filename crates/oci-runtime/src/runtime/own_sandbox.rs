@@ -9,9 +9,17 @@ use std::{
     },
 };
 
+use cgroups::CgroupDriver;
+use cgroups::{Cgroup, FreezeState, abandoned::remove_abandoned};
 use nix::unistd::Pid;
+use own_sandbox::SessionKeyring;
+use own_sandbox::{
+    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier, end_scope,
+    scope_at, understood,
+};
 use processes::Process;
 use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
+use serde_json::Value;
 use threads::busy;
 use threads::helper_thread;
 use tokio::time::Instant;
@@ -21,15 +29,19 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned};
-use crate::sandbox::{
-    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier, end_scope,
-    scope_at, understood,
-};
-use crate::settings::{CgroupDriver, SessionKeyring};
+use crate::bundle::Bundle;
 
 /// What an error says of them.
 const CONTROL_GROUPS: &str = "cannot make its control groups";
+
+/// The spec, as it is now.
+fn spec_in(bundle: &Bundle) -> Result<Value, NotUnderstood> {
+    let path = bundle.path().join("config.json");
+    let wrong =
+        |error: &dyn std::fmt::Display| NotUnderstood::because(&format!("{}: {error}", path.display()));
+    let text = fs::read(&path).map_err(|error| wrong(&error))?;
+    serde_json::from_slice(&text).map_err(|error| wrong(&error))
+}
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +52,7 @@ impl Container {
     /// # Errors
     /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
     pub fn sandbox_request(&self) -> Result<SandboxRequest, NotUnderstood> {
-        SandboxRequest::of_bundle(&self.bundle, self.runtime.cgroup_driver)
+        SandboxRequest::of(&spec_in(&self.bundle)?, self.runtime.cgroup_driver)
     }
 
     /// The same container, made by podshim itself.
@@ -127,7 +139,8 @@ impl Container {
         let kernel = |error: io::Error| failed(error.to_string());
         // N5's came into the spec after the request was read.
         let mut request = request.clone();
-        request.reread_properties(&self.bundle).map_err(|error| failed(error.to_string()))?;
+        let reread = spec_in(&self.bundle).and_then(|spec| request.reread_properties(&spec));
+        reread.map_err(|error| failed(error.to_string()))?;
         self.record_sandbox(&request)?;
         let (mut barrier, end) = barrier().map_err(kernel)?;
         let setup =

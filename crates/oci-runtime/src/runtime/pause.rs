@@ -1,11 +1,11 @@
 //! `pause` and `resume`. If the runtime fails, podshim itself lets the processes run (K17).
 
+use cgroups::{Cgroup, FreezeState};
 use tracing::warn;
 
 use super::command::Arguments;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
-use crate::cgroup::{Cgroup, FreezeState};
 
 impl Container {
     /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.

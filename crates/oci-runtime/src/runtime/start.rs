@@ -2,12 +2,13 @@
 
 use std::{fs, path::Path};
 
+use streams::stdio::ChildStdio;
+
 use super::command::{Arguments, Streams, TemporaryFile};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
 use crate::bundle::BundleError;
-use crate::stdio::ChildStdio;
 
 impl Container {
     /// `start`: makes a created container run its program.

@@ -2,15 +2,15 @@
 
 use std::{rc::Rc, time::Duration};
 
+use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use processes::reaper::Exit;
 use processes::{ExecOutcome, SignalDelivery, SignalNumber};
+use streams::stdio::{Attempt, ChildStdio, Stdio, StdioPaths, StreamOwner};
 use test_support::{DEADLINE, make_fifo, open_reader, read_available, read_to_end, run, within};
 use tokio::time::Instant;
 
 use super::call::SERVICE_MANAGER_VARIABLES;
 use super::*;
-use crate::cgroup::{Cgroup, FreezeState};
-use crate::stdio::{Attempt, ChildStdio, Stdio, StdioPaths, StreamOwner};
 use crate::test_container::{TestContainer, process};
 
 async fn create(test: &TestContainer) -> Launched {
@@ -223,7 +223,7 @@ fn pause_resume_and_update_reach_the_container() {
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Paused);
         test.container.resume(None).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
-        let crate::cgroup::Stats::V1(stats) = cgroup.stats() else {
+        let cgroups::Stats::V1(stats) = cgroup.stats() else {
             panic!("this test knows cgroup v1 only");
         };
         assert_eq!(stats.pids.unwrap().limit, 77);

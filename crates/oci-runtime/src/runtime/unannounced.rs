@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use cgroups::Cgroup;
 use processes::reaper::ExitSubscription;
 use processes::{Process, SignalNumber};
 use tracing::warn;
@@ -9,7 +10,6 @@ use tracing::warn;
 use super::container::Container;
 use super::error::Operation;
 use crate::bundle;
-use crate::cgroup::Cgroup;
 
 impl Container {
     /// Ends the process that a failed runtime had already made: nothing else would end it.

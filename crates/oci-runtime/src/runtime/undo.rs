@@ -5,6 +5,7 @@
 
 use std::{fs, io, path::Path};
 
+use cgroups::abandoned::{remove_abandoned, remove_empty};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -12,7 +13,6 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::delete::DeleteMode;
 use super::error::{Operation, RuntimeError};
-use crate::cgroup::abandoned::{remove_abandoned, remove_empty};
 
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
 use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason, VERSION};
-use oci_runtime::streams::HandsAttention;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
     Inspection, PodOutcome, StopCause,
 };
 use pod_spec::Role;
+use streams::head::HandsAttention;
 use threads::busy::LongestRound;
 
 use crate::identity::Identity;

@@ -6,11 +6,11 @@
 #[cfg(test)]
 mod tests;
 
+use cgroups::v1 as cgroup;
 use containerd_shim_protos::cgroups::metrics::{
     BlkIOEntry, BlkIOStat, CPUStat, CPUUsage, HugetlbStat, MemoryEntry, MemoryOomControl, MemoryStat,
     Metrics, PidsStat, RdmaEntry, RdmaStat, Throttle,
 };
-use oci_runtime::cgroup::v1 as cgroup;
 
 /// All numbers of one container. `network` and `cgroup_stats` stay unset, as the runc shim leaves them.
 pub(super) fn metrics(stats: &cgroup::Stats) -> Metrics {

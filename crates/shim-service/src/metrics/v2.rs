@@ -5,11 +5,11 @@
 #[cfg(test)]
 mod tests;
 
+use cgroups::v2 as cgroup;
 use containerd_shim_protos::cgroups_v2::metrics::{
     CPUStat, HugeTlbStat, IOEntry, IOStat, MemoryEvents, MemoryStat, Metrics, PSIData, PSIStats, PidsStat,
     RdmaEntry, RdmaStat,
 };
-use oci_runtime::cgroup::v2 as cgroup;
 
 /// All numbers of one container. `network` stays unset.
 pub(super) fn metrics(stats: &cgroup::Stats) -> Metrics {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use oci_runtime::runtime::CgroupDriver;
+use cgroups::CgroupDriver;
 use pod_spec::toml::{Assignment, Switch, Value, assignments};
 
 use super::error::ConfigError;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use oci_runtime::runtime::CgroupDriver;
+use cgroups::CgroupDriver;
 use protobuf::well_known_types::any::Any;
 
 use super::config;

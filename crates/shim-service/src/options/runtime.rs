@@ -6,9 +6,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cgroups::CgroupDriver;
 use node_state::replace::replace;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::runtime::{CallEnvironment, CgroupDriver, Runtime};
+use oci_runtime::runtime::{CallEnvironment, Runtime};
 use oci_runtime::spec::Spec;
 use processes::reaper::Reaper;
 use serde::{Deserialize, Serialize};

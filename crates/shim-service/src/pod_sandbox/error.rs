@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use oci_runtime::bundle::BundleError;
-use oci_runtime::sandbox::{NotUnderstood, PinsError};
+use own_sandbox::{NotUnderstood, PinsError};
 use thiserror::Error;
 
 /// The message that describes a pod.

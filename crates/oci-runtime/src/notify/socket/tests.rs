@@ -20,13 +20,13 @@ use nix::{
     unistd::{Pid, getpid},
 };
 use processes::SignalNumber;
+use streams::stdio::ChildStdio;
 use test_support::{run, until, until_ended, within};
 use tokio::time::Instant;
 
 use super::super::message::{MESSAGE_LONGEST, Message, Readiness, STATUS_LONGEST};
 use super::*;
 use crate::runtime::{CreateOptions, Launched};
-use crate::stdio::ChildStdio;
 use crate::test_container::TestContainer;
 
 mod charge;

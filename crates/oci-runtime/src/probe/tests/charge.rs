@@ -1,12 +1,12 @@
 //! H4, H6: who pays for an attempt.
 
+use cgroups::{Cgroup, Stats};
 use nix::{
     sys::signal::{Signal, kill},
     time::{ClockId, clock_gettime},
 };
 
 use super::*;
-use crate::cgroup::{Cgroup, Stats};
 
 /// A container with a listener on its loopback.
 struct Listening {

@@ -141,7 +141,7 @@ fn u2_an_exec_probe_ends_whatever_its_program_does() {
         ] {
             assert_eq!(attempt(script, short).await, "timed out after 300ms", "{script}");
         }
-        let cgroup = crate::cgroup::Cgroup::of_pid(created.process.pid()).unwrap();
+        let cgroup = cgroups::Cgroup::of_pid(created.process.pid()).unwrap();
         test_support::until(|| cgroup.pids().len() == 1).await;
         assert_eq!(attempt("sleep 1000 & exit 0", TIMEOUT).await, "succeeded");
         created.process.signal(SignalNumber::KILL).unwrap();

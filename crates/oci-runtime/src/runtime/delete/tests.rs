@@ -3,12 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 
+use cgroups::CgroupDriver;
 use serde_json::json;
+use streams::stdio::ChildStdio;
 use test_support::{run, within};
 
 use super::*;
-use crate::runtime::{CgroupDriver, CreateOptions, Launched, Runtime};
-use crate::stdio::ChildStdio;
+use crate::runtime::{CreateOptions, Launched, Runtime};
 use crate::test_container::{TestContainer, runtime_binary};
 
 async fn create(test: &TestContainer) -> Launched {

@@ -2,15 +2,14 @@
 
 use std::{os::unix::fs::PermissionsExt, rc::Rc};
 
+use cgroups::CgroupDriver;
+use cgroups::{Cgroup, FreezeState};
 use processes::SignalNumber;
+use streams::stdio::ChildStdio;
 use test_support::{run, run_for_any_time, until, until_ended, within};
 
 use super::*;
-use crate::cgroup::{Cgroup, FreezeState};
-use crate::runtime::{
-    AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
-};
-use crate::stdio::ChildStdio;
+use crate::runtime::{AfterCheckpoint, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime};
 use crate::test_container::{TestContainer, process, runtime_binary};
 
 /// How a runtime can end after it has done its work, and what its error says.

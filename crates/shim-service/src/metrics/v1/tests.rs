@@ -1,7 +1,7 @@
 //! Every number in its field of the v1 message, and the parts that may not be missing.
 
+use cgroups::Stats;
 use containerd_shim_protos::cgroups::metrics as messages;
-use oci_runtime::cgroup::Stats;
 use protobuf::{Message, SpecialFields};
 
 use super::*;

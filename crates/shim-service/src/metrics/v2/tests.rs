@@ -1,7 +1,7 @@
 //! Every number in its field of the v2 message, and nothing where the kernel reports nothing.
 
+use cgroups::Stats;
 use containerd_shim_protos::cgroups_v2::metrics as messages;
-use oci_runtime::cgroup::Stats;
 use protobuf::{Message, SpecialFields};
 
 use super::*;

@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use cgroups::Stats;
 use nix::time::{ClockId, clock_gettime};
 
 use super::*;
-use crate::cgroup::Stats;
 
 /// A running container with its notify socket.
 struct Listened {

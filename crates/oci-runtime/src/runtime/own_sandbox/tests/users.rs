@@ -207,7 +207,7 @@ fn in_a_user_namespace_it_is_an_unprivileged_user_on_the_node() {
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
         assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
-        assert_eq!(groups.read("pids.max").as_deref(), Some("7"));
+        assert_eq!(limit_in(&path, "pids.max").as_deref(), Some("7"));
         container.start().await.unwrap();
         end(&container, launched.exit).await;
         assert!(groups.entrances().is_err(), "its groups are gone");
