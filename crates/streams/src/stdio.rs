@@ -33,6 +33,7 @@ mod kept_readable;
 mod line_end;
 mod lines;
 mod logger;
+mod movement;
 mod mover;
 mod paths;
 mod pipe;

@@ -87,14 +87,17 @@ fn end_of_round(whole: Duration, queued: Duration) {
 }
 
 /// How long a thread has waited for a processor, by the kernel's count (`CONFIG_SCHED_INFO`; always 0 without it).
-struct RunQueue(Option<File>);
+#[derive(Debug)]
+pub struct RunQueue(Option<File>);
 
 impl RunQueue {
-    fn of_this_thread() -> Self {
+    /// This thread's.
+    pub fn of_this_thread() -> Self {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    fn time(&self) -> Duration {
+    /// How long so far.
+    pub fn time(&self) -> Duration {
         let mut text = [0; 64];
         let length = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or_default();
         // Fields: time on a processor, time in the queue for one, number of turns.

@@ -18,6 +18,7 @@ mod error;
 mod handle;
 mod lending;
 pub mod line;
+mod own_table;
 pub mod stock;
 mod table;
 pub mod tenant;
@@ -30,9 +31,9 @@ pub use self::attention::{Alert, Presence, Pulse};
 pub use self::error::HandError;
 pub use self::handle::Hand;
 pub use self::handle::{Held, WeakHand};
+pub use self::own_table::HeadsDescriptors;
 pub use self::table::Guard;
 pub use self::tenant::Tenant;
-pub use self::thread::own_descriptors;
 
 /// Time for what takes a hand no time. It is longer only when a container delays the hand.
 pub const AT_ONCE: Duration = Duration::from_secs(10);

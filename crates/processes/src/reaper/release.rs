@@ -7,20 +7,15 @@
 use std::{
     cell::{Cell, RefCell},
     io,
-    os::fd::RawFd,
     rc::Rc,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use nix::{
-    sched::{CloneFlags, unshare},
-    sys::signal::SigSet,
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use threads::hand::{
+    HeadsDescriptors,
     line::{Bell, Line, Reader},
-    own_descriptors,
 };
 
 /// How long the thread stays after the last release.
@@ -97,7 +92,8 @@ impl Thread {
         let (jobs, theirs) = mpsc::channel::<Job>();
         let line = answers.clone();
         std::thread::Builder::new().name("release".to_owned()).stack_size(STACK).spawn(move || {
-            leave_the_heads_descriptors(line.bell());
+            // Where that fails it works all the same.
+            drop(HeadsDescriptors::left_behind(&[line.bell()]));
             let line = EndsWithWord(line);
             while let Ok((job, pids)) = theirs.recv() {
                 line.0.send(Answer::Released(job, all(&pids)));
@@ -137,23 +133,6 @@ struct EndsWithWord(Arc<Line<Answer>>);
 impl Drop for EndsWithWord {
     fn drop(&mut self) {
         self.0.send(Answer::Ended);
-    }
-}
-
-/// From here on the thread has the bell, which has the same number in its table, and the three standard ones. Where that fails, it works
-/// all the same.
-fn leave_the_heads_descriptors(bell: RawFd) {
-    // The handlers of the head's signals write to descriptors of the head's.
-    if SigSet::all().thread_block().is_err() || unshare(CloneFlags::CLONE_FILES).is_err() {
-        return;
-    }
-    // All of them first: the look at them has a descriptor of its own.
-    let all: Vec<RawFd> = own_descriptors().into_iter().flatten().collect();
-    for number in all {
-        if number > libc::STDERR_FILENO && number != bell {
-            // SAFETY: the table is this thread's alone, and no object of this thread owns the number.
-            unsafe { libc::close(number) };
-        }
     }
 }
 

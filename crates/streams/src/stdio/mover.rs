@@ -1,6 +1,6 @@
 //! Moves one stream between a pipe and a fifo inside the kernel.
 //!
-//! Owns both ends of the movement, its task, and its seams: the places where another writer begins, on a line of its own (`line_end`).
+//! Owns both ends of the movement, and its seams: the places where another writer begins, on a line of its own (`line_end`).
 //! It never copies the data through user space on its way and never wakes up while nothing can move. A gate that reads lines sees a
 //! tee(2) copy (`lines`).
 
@@ -10,7 +10,7 @@ use std::{
     io::{self, Write},
     ops::ControlFlow,
     os::fd::AsFd,
-    rc::{Rc, Weak},
+    rc::Weak,
     sync::{self, Arc},
     time::Duration,
 };
@@ -18,17 +18,13 @@ use std::{
 use nix::poll::{PollFd, PollFlags};
 use threads::async_file;
 use threads::async_file::poll_now;
-use threads::busy;
-use threads::hand::{stock, tenant};
+use threads::hand::{Tenant, stock};
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    task::JoinHandle,
-    time::{Instant, timeout_at},
+    time::Instant,
 };
-use tracing::{debug, warn};
 
 use super::carry::{Wanted, carry};
-use super::error::StreamName;
 use super::flow::{Flow, Progress};
 use super::half_line::HalfLine;
 use super::line_end::OpenLine;
@@ -45,170 +41,6 @@ const WATCHED: Duration = Duration::from_millis(50);
 
 /// A move takes microseconds. A container can make it longer: the kernel wakes all that wait for its pipe, a million watches of its own.
 const LONG: Duration = Duration::from_millis(1);
-
-/// The movement of one stream, from its preparation to its end.
-#[derive(Debug)]
-pub(super) enum Movement {
-    /// The shim's end of the process's pipe; the fifo is not open yet.
-    Unconnected(File),
-    /// Both ends are open, and the data stays where it is.
-    Prepared(Rc<Mover>),
-    /// The task is running, or has seen the end of the stream.
-    Started(Task),
-    /// Both ends are closed.
-    Over,
-}
-
-impl Movement {
-    /// Takes the read end `source` and the write end `sink`; both must be pipes or fifos.
-    pub(super) fn prepare(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
-        Ok(Self::Prepared(Rc::new(Mover::new(source, sink, lines)?)))
-    }
-
-    /// Gives an unconnected movement its fifo: `ends` returns source and sink, one of which is the pipe's end.
-    pub(super) fn connect(
-        &mut self,
-        lines: LineEnds,
-        ends: impl FnOnce(File) -> (File, File),
-    ) -> io::Result<()> {
-        match std::mem::replace(self, Self::Over) {
-            Self::Unconnected(pipe) => {
-                let (source, sink) = ends(pipe);
-                *self = Self::prepare(source, sink, lines)?;
-            }
-            other => *self = other,
-        }
-        Ok(())
-    }
-
-    /// Its end of the process's pipe, until it has been started.
-    pub(super) fn unstarted_source(&self) -> Option<&File> {
-        match self {
-            Self::Unconnected(pipe) => Some(pipe),
-            Self::Prepared(mover) => Some(mover.source.get_ref()),
-            Self::Started(_) | Self::Over => None,
-        }
-    }
-
-    /// What is written to the pipe from now on begins on a new line. Before the start nothing is in the pipe.
-    pub(super) fn begin_line(&self) {
-        if let Self::Started(task) = self
-            && let Some(mover) = task.mover.upgrade()
-        {
-            mover.begin_line();
-        }
-    }
-
-    /// For a movement into the pipe that this one moves on.
-    pub(super) fn started_mover(&self) -> Weak<Mover> {
-        match self {
-            Self::Started(task) => task.mover.clone(),
-            Self::Unconnected(_) | Self::Prepared(_) | Self::Over => Weak::new(),
-        }
-    }
-
-    /// Starts moving on the current `LocalSet`, once.
-    pub(super) fn start(&mut self, stream: StreamName) {
-        *self = match std::mem::replace(self, Self::Over) {
-            Self::Prepared(mover) => Self::Started(Task::spawn(mover, stream)),
-            other => other,
-        };
-    }
-
-    /// Shows `watch` the lines that come from now on, instead of an earlier watch.
-    pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
-        let tap_into = |mover: &Mover| {
-            mover.flow.set_watched();
-            // What another hand moves now is stale, and what comes after it is not that hand's.
-            let _held = mover.flow.hold();
-            let line_reader = LineReader::new(mover.source.get_ref(), watch.clone())?;
-            mover.line_reader.replace(Some(line_reader));
-            Ok(())
-        };
-        match self {
-            Self::Prepared(mover) => tap_into(mover),
-            Self::Started(task) => task.mover.upgrade().map_or(Ok(()), |mover| tap_into(&mover)),
-            // No data comes through yet, or any more.
-            Self::Unconnected(_) | Self::Over => Ok(()),
-        }
-    }
-
-    pub(super) fn has_started(&self) -> bool {
-        !matches!(self, Self::Unconnected(_) | Self::Prepared(_))
-    }
-
-    /// Whether the end of the stream has been moved, or the movement was cut.
-    pub(super) fn is_over(&self) -> bool {
-        match self {
-            Self::Unconnected(_) | Self::Prepared(_) => false,
-            Self::Started(task) => task.handle.is_finished(),
-            Self::Over => true,
-        }
-    }
-
-    /// Closes both ends of a movement that never started: it has no task that would see the end of the stream.
-    pub(super) fn give_up_unstarted(&mut self) {
-        if let Self::Unconnected(_) | Self::Prepared(_) = self {
-            *self = Self::Over;
-        }
-    }
-
-    /// Waits for the end of the stream until `deadline`, then cuts it. Both ends are closed afterwards.
-    pub(super) async fn end_by(&mut self, deadline: Instant) {
-        if let Self::Started(task) = self {
-            task.end_by(deadline).await;
-        }
-        *self = Self::Over;
-    }
-}
-
-/// The task of a [`Mover`]; dropping this ends it.
-#[derive(Debug)]
-pub(super) struct Task {
-    handle: JoinHandle<()>,
-    // Weak: the mover must close its ends when the task has seen the end of the stream.
-    mover: Weak<Mover>,
-}
-
-impl Task {
-    fn spawn(mover: Rc<Mover>, stream: StreamName) -> Self {
-        let weak = Rc::downgrade(&mover);
-        let handle = tenant::spawn(async move {
-            if let Err(error) = busy::named("a container's output", mover.run()).await {
-                warn!(%stream, %error, "cannot move the stream any further: it is cut here, and later data is lost");
-            }
-        });
-        Self { handle, mover: weak }
-    }
-
-    /// The stream is its own hand's, which reports what is wrong with it.
-    pub(super) fn standing_in(mover: Rc<Mover>) -> Self {
-        let (weak, tenant) = (Rc::downgrade(&mover), mover.flow.tenant.clone());
-        let handle = tenant::spawn_for(tenant, async move {
-            let ended = mover.run().await;
-            debug!(?ended, "the end of a stream of another thread");
-        });
-        Self { handle, mover: weak }
-    }
-
-    async fn end_by(&mut self, deadline: Instant) {
-        if timeout_at(deadline, &mut self.handle).await.is_ok() {
-            return;
-        }
-        if let Some(mover) = self.mover.upgrade() {
-            mover.cut();
-        }
-        self.handle.abort();
-        // The ends are closed when the aborted task has been dropped, not before.
-        let _ = (&mut self.handle).await;
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.handle.abort();
-    }
-}
 
 /// What a movement has to do with the lines that it moves.
 #[derive(Debug, Default)]
@@ -244,7 +76,8 @@ enum Role {
 }
 
 impl Mover {
-    fn new(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
+    /// Both ends must be pipes or fifos.
+    pub(super) fn new(source: File, sink: File, lines: LineEnds) -> io::Result<Self> {
         let shared = lines.shared.upgrade().map_or_else(sync::Weak::new, |mover| Arc::downgrade(&mover.flow));
         let flow = Flow::new(lines.open.clone(), shared);
         Self::of(source, sink, lines, flow, Role::Own)
@@ -272,8 +105,28 @@ impl Mover {
         })
     }
 
+    /// The read end.
+    pub(super) fn source(&self) -> &File {
+        self.source.get_ref()
+    }
+
+    /// Whose turns it moves in.
+    pub(super) fn tenant(&self) -> Option<Tenant> {
+        self.flow.tenant.clone()
+    }
+
+    /// Shows `watch` the lines that come from now on, instead of an earlier watch.
+    pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
+        self.flow.set_watched();
+        // What another hand moves now is stale, and what comes after it is not that hand's.
+        let _held = self.flow.hold();
+        let line_reader = LineReader::new(self.source.get_ref(), watch.clone())?;
+        self.line_reader.replace(Some(line_reader));
+        Ok(())
+    }
+
     /// Moves until every writer of the source is gone and all they wrote has been moved.
-    async fn run(&self) -> io::Result<()> {
+    pub(super) async fn run(&self) -> io::Result<()> {
         self.write_relieved().await?;
         if let Some(half) = &self.lines.half {
             return self.run_in_lines(half).await;
@@ -363,7 +216,7 @@ impl Mover {
     }
 
     /// Moves what was written just before a cut and fits; a full or broken fifo takes no more.
-    fn cut(&self) {
+    pub(super) fn cut(&self) {
         match &self.lines.half {
             None => {
                 let _ = self.try_move(EVERYTHING);
@@ -403,7 +256,8 @@ impl Mover {
         Ok(())
     }
 
-    fn begin_line(&self) {
+    /// What is written to the source from now on begins on a new line.
+    pub(super) fn begin_line(&self) {
         self.begin_line_in(&mut self.flow.hold());
     }
 

@@ -13,7 +13,8 @@ use threads::hand::stock::Work;
 use tracing::debug;
 
 use super::flow::Flow;
-use super::mover::{Mover, Task};
+use super::movement::Task;
+use super::mover::Mover;
 
 /// Movements of another hand's works. Dropping this ends them between two calls.
 #[derive(Debug)]

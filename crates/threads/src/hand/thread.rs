@@ -10,10 +10,6 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use nix::{
-    sched::{CloneFlags, unshare},
-    sys::signal::SigSet,
-};
 use tokio::{
     runtime::Runtime,
     task::{JoinHandle, LocalSet},
@@ -24,6 +20,7 @@ use super::answers::{Answer, Awaited};
 use super::attention::{self, Alert, Attention, Presence, Pulse};
 use super::lending::{self, End};
 use super::line::{Bell, Line, Reader};
+use super::own_table::HeadsDescriptors;
 use super::stock::{self, Stock};
 use super::table::Table;
 use super::tenant;
@@ -80,7 +77,7 @@ impl Thread {
         pulse.begin(attention.clone());
         let (ready, is_ready) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("hand".to_owned()).stack_size(STACK).spawn(move || {
-            let (runtime, parted) = match leave_the_heads_descriptors(&keeps) {
+            let (runtime, parted) = match runtime_of_its_own(&keeps) {
                 Ok(runtime) => (Some(runtime), Ok(())),
                 Err(error) => (None, Err(error)),
             };
@@ -159,44 +156,20 @@ impl Ends {
 
 /// From here on this thread has descriptors of its own: the three standard ones, which are the null device, and `keeps`. Returns its
 /// runtime, which is made on the way.
-fn leave_the_heads_descriptors(keeps: &[RawFd]) -> io::Result<Runtime> {
-    // The handlers of the head's signals write to descriptors of the head's.
-    SigSet::all().thread_block()?;
-    unshare(CloneFlags::CLONE_FILES)?;
+fn runtime_of_its_own(keeps: &[RawFd]) -> io::Result<Runtime> {
+    let theirs = HeadsDescriptors::left_behind(keeps)?;
     let (silent, peer) = UnixStream::pair()?;
-    let theirs: Vec<RawFd> = own_descriptors()?
-        .filter(|number| *number > libc::STDERR_FILENO && !keeps.contains(number))
-        .filter(|number| ![silent.as_raw_fd(), peer.as_raw_fd()].contains(number))
-        .collect();
     // With its feature "signal", tokio's driver copies a descriptor that the head's runtime has opened for all of them, and wakes the
     // tasks of all from whichever thread reads it. This thread's copy is one on which nothing comes.
-    for number in &theirs {
-        // SAFETY: the table is this thread's alone since the unshare, and no object of this thread owns one of these numbers.
+    for number in theirs.numbers() {
+        // SAFETY: the table is this thread's alone, and no object of this thread owns one of these numbers.
         if unsafe { libc::dup3(silent.as_raw_fd(), *number, libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for number in theirs {
-        // SAFETY: as above.
-        unsafe { libc::close(number) };
-    }
+    drop(theirs);
     // Only now: a copy whose peer has gone is always ready.
     std::mem::forget(peer);
     Ok(runtime)
-}
-
-/// The numbers of this thread's table.
-///
-/// # Errors
-/// `/proc` cannot be read.
-pub fn own_descriptors() -> io::Result<impl Iterator<Item = RawFd>> {
-    // Collected first: the directory's own descriptor is in the list, and is closed then.
-    let entries: Vec<_> = std::fs::read_dir("/proc/thread-self/fd")?.collect();
-    Ok(entries.into_iter().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_open))
-}
-
-fn is_open(number: &RawFd) -> bool {
-    // SAFETY: it only queries the number.
-    unsafe { libc::fcntl(*number, libc::F_GETFD) >= 0 }
 }
