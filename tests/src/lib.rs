@@ -17,6 +17,7 @@
 //! ```
 
 pub mod build;
+pub mod calls;
 pub mod chart;
 pub mod cluster;
 mod command;

@@ -7,13 +7,17 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use processes::reaper::Reaper;
+use processes::reaper::{Charge, Reaper};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::debug;
 
 /// What a pod may use at once: some forty calls of runc.
 const BURST: Duration = Duration::from_secs(2);
+/// What a restart or a probe is taken to cost before one was seen.
+const FIRST_COST: Duration = Duration::from_millis(50);
+/// One cost that is out of the ordinary counts as one part in so many of the next one.
+const SMOOTHING: u32 = 4;
 /// A pod may use one part in so many of a processor all the time.
 const SHARE: u32 = 5;
 /// How many restarts and probes run at a time.
@@ -28,12 +32,23 @@ pub(crate) struct Throttle {
     slots: Semaphore,
     /// The account as of the last time that it was balanced.
     left: Cell<CpuAccount>,
+    cost: Cell<Cost>,
+}
+
+/// What one restart or probe costs lately.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    of_one: Duration,
+    /// What all of them had used when the last one began.
+    used: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct CpuAccount {
     left: Duration,
     debt: Duration,
+    /// What those under way have paid before they use it.
+    advance: Duration,
     at: Instant,
     used: Duration,
 }
@@ -43,10 +58,12 @@ impl Throttle {
         let account = CpuAccount {
             left: BURST,
             debt: Duration::ZERO,
+            advance: Duration::ZERO,
             at: Instant::now(),
             used: reaper.processor_time(),
         };
-        Self { reaper, slots: Semaphore::new(AT_A_TIME), left: Cell::new(account) }
+        let cost = Cost { of_one: FIRST_COST, used: used_by_paced(&reaper) };
+        Self { reaper, slots: Semaphore::new(AT_A_TIME), left: Cell::new(account), cost: Cell::new(cost) }
     }
 
     /// Waits until a restart or a probe may run, or until its container's caller is in a hurry: what ends or deletes it waits for
@@ -57,17 +74,37 @@ impl Throttle {
         let hurried = hurry.notified();
         let wait = async {
             let slot = self.slots.acquire().await.ok();
-            let until = self.due();
-            if until > Instant::now() {
+            // Another one may have begun meanwhile, and pays first.
+            loop {
+                let until = self.due();
+                if until <= Instant::now() {
+                    break slot;
+                }
                 debug!(wait = ?(until - Instant::now()), "the pod's restarts and probes have used their share of a processor: this one waits");
                 tokio::time::sleep_until(until).await;
             }
-            slot
         };
-        tokio::select! {
+        let slot = tokio::select! {
             slot = tokio::time::timeout(LONGEST, wait) => slot.unwrap_or_default(),
             () = hurried => None,
-        }
+        };
+        self.pay_in_advance();
+        slot
+    }
+
+    /// What it is going to use counts now, by what the last ones have used: when that is known it is too late, as others have begun.
+    fn pay_in_advance(&self) {
+        let used = used_by_paced(&self.reaper);
+        let Cost { of_one, used: before } = self.cost.get();
+        let of_one = (of_one * (SMOOTHING - 1) + used.saturating_sub(before)) / SMOOTHING;
+        self.cost.set(Cost { of_one, used });
+        let under_way = AT_A_TIME.saturating_sub(self.slots.available_permits()).max(1);
+        let mut account = self.account();
+        let more = (of_one * u32::try_from(under_way).unwrap_or(1)).saturating_sub(account.advance);
+        account.advance += more;
+        account.debt += more.saturating_sub(account.left);
+        account.left = account.left.saturating_sub(more);
+        self.left.set(account);
     }
 
     /// When the debt is paid off.
@@ -79,16 +116,23 @@ impl Throttle {
     fn account(&self) -> CpuAccount {
         let (before, now, used) = (self.left.get(), Instant::now(), self.reaper.processor_time());
         let earned = before.left + (now - before.at) / SHARE;
-        let owed = before.debt + used.saturating_sub(before.used);
+        let newly_used = used.saturating_sub(before.used);
+        let owed = before.debt + newly_used.saturating_sub(before.advance);
         let account = CpuAccount {
             left: earned.saturating_sub(owed).min(BURST),
             debt: owed.saturating_sub(earned),
+            advance: before.advance.saturating_sub(newly_used),
             at: now,
             used,
         };
         self.left.set(account);
         account
     }
+}
+
+/// By all restarts and probes so far, as far as they have ended.
+fn used_by_paced(reaper: &Reaper) -> Duration {
+    reaper.processor_time_for(Charge::Restarts) + reaper.processor_time_for(Charge::Probes)
 }
 
 #[cfg(test)]
@@ -131,6 +175,30 @@ mod tests {
             });
             assert!(slot.is_none());
             assert!(began.elapsed() < Duration::from_secs(2));
+        });
+    }
+
+    /// H7 of the hostile pods: four that wait for the same debt began at one moment, and each had used its own when that was known.
+    #[test]
+    fn each_pays_before_the_next_one_begins() {
+        run(async {
+            let (throttle, hurry) = (Throttle::new(Reaper::start().expect("a reaper")), Notify::new());
+            let mut account = throttle.account();
+            account.left = Duration::ZERO;
+            throttle.left.set(account);
+            let began = Instant::now();
+            let mut turns = Vec::new();
+            for _ in 0..3 {
+                turns.push(throttle.acquire(&hurry).await.expect("a slot"));
+            }
+            let waited = began.elapsed();
+            // The first has a debt of nothing, and nothing is used: the cost falls by a quarter each time.
+            let least = FIRST_COST * 3 / 4 * SHARE;
+            assert!(waited >= least, "{waited:?}");
+            drop(turns);
+            // What was paid is not paid once more.
+            let account = throttle.account();
+            assert!(account.advance >= FIRST_COST / 2, "{account:?}");
         });
     }
 

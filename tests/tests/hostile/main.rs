@@ -2,6 +2,7 @@
 //! with its effect. `hack/stress --hostile` runs all of them at once.
 
 mod all_at_once;
+mod calls;
 mod children;
 mod files;
 mod leases;
