@@ -95,7 +95,8 @@ impl Invariants {
             self.containers.iter().filter(|(_, it)| is_replaced(it)).map(|(id, _)| id.clone()).collect();
         for (id, container) in &mut self.containers {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
-            let own = container.stop_signals > 0 || asked;
+            // T3, T12: what a caller stopped in this round or before keeps its signal for its turn.
+            let own = container.stop_signals > 0 || container.asked_ever;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
             if has_hooks && !replaced.contains(id) {

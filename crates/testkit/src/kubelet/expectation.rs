@@ -37,8 +37,6 @@ impl Kubelet {
             (true, false, RestartPolicy::Always) => Some("Always: the pod has ended".to_owned()),
             (true, false, _) => self.mains_unkept(plan),
             (false, true, _) => Some(self.in_the_way(plan, pod, "the pod that was to end has not")),
-            // U6: a main that its kubelet runs again may be held for too long each time.
-            (false, false, RestartPolicy::Never) if self.may_never_succeed(plan) => None,
             (false, false, RestartPolicy::Never) => {
                 Some(self.in_the_way(plan, pod, "Never: the pod does not end"))
             }
@@ -160,12 +158,6 @@ impl Kubelet {
     /// KEP-5307.
     fn is_retried(&self, container: usize) -> bool {
         self.setup.containers[container].own_policy == Some(RestartPolicy::OnFailure)
-    }
-
-    /// U6: whether `gate-timeout` may be too short for the sidecars of a main that its kubelet runs again until it succeeds.
-    fn may_never_succeed(&self, plan: Option<&Plan>) -> bool {
-        let is_limited = plan.is_some_and(|plan| plan.settings.gate_timeout.is_some());
-        is_limited && (0..self.setup.containers.len()).any(|container| self.is_retried(container))
     }
 
     /// OnFailure: whether any task of a main has exited with 0. A 0 after the kubelet's own stop signal counts only if
