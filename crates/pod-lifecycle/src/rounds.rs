@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::interface::time::PodTime;
 use crate::member::Creation;
 
-/// What the caller has made in a round.
+/// What there is of the pod in a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Content {
     #[default]
     Nothing,
+    /// It lived when the round began, or its caller has created it since.
     Something,
     /// Everything planned has ended since, whatever was created after that.
     Ended,
@@ -32,7 +33,7 @@ impl Rounds {
         self.over
     }
 
-    /// T18: whether something was created in this round, and after that everything planned has ended.
+    /// T18: whether something lived in this round, and everything planned has ended since.
     pub(crate) fn was_emptied(self) -> bool {
         self.content == Content::Ended
     }
@@ -81,6 +82,11 @@ impl Rounds {
     pub(crate) fn end(&mut self) {
         self.over += 1;
         self.content = Content::Nothing;
+    }
+
+    /// T14: something lives as another round begins.
+    pub(crate) fn something_lives(&mut self) {
+        self.content = Content::Something;
     }
 
     /// The stop of a complete pod is over: what was created before it is no other round.

@@ -181,7 +181,8 @@ impl Invariants {
     /// A request that stops something, if it is served.
     fn asked_for_end(&mut self, id: &ContainerId, signal: Signal) {
         let Some(container) = self.containers.get(id) else { return };
-        if container.shown.is_some() || !container.is_created || !self.means_stop(id, signal) {
+        let is_gone = container.shown.is_some() || !container.is_created || self.is_being_removed(id);
+        if is_gone || !self.means_stop(id, signal) {
             return;
         }
         if container.kind == TaskKind::Sandbox {

@@ -146,6 +146,9 @@ fn begin_round(pod: &mut State, left: NewestTask) {
             program_started(pod, &id);
         }
     }
+    if !(0..pod.members().len()).all(|index| pod.is_gone(index)) {
+        pod.rounds.something_lives();
+    }
 }
 
 /// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers, and all that podshim has begun

@@ -460,6 +460,11 @@ impl Invariants {
         self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
     }
 
+    /// Whether its Delete is under way, so that it is gone for callers.
+    pub(super) fn is_being_removed(&self, id: &ContainerId) -> bool {
+        self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::Remove)
+    }
+
     /// R6, R7: whether its next process is being made.
     pub(super) fn is_being_recreated(&self, id: &ContainerId) -> bool {
         self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::Recreate)

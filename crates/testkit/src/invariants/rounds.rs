@@ -27,6 +27,17 @@ impl Invariants {
         if let Some((left, _)) = left {
             return self.violated(format!("{id} runs again, though {left} lives (I4, T18)"));
         }
+        // T18: what waits for it waits until it has completed once more.
+        let waiting: Vec<_> = self
+            .members
+            .keys()
+            .filter(|other| self.is_gone(other) && self.waits(other).iter().any(|(init, _)| *init == name))
+            .cloned()
+            .collect();
+        for other in waiting {
+            self.members.entry(other).or_default().waits_again();
+        }
+        self.members.entry(name).or_default().completed = false;
         self.leaves_the_reading();
         Ok(())
     }
