@@ -10,10 +10,11 @@ use pod_spec::{CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, Re
 
 use self::order::{Entry, MIN_KILL_DELAY, Order};
 pub use self::report::{
-    BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
+    BudgetSource, Completion, ConditionWord, Cost, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, SourceWord, StopBounds, Wait,
 };
 use crate::manifest::List;
+use crate::resources::PodResources;
 
 /// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
@@ -26,6 +27,8 @@ pub struct PodFacts {
     pub containers: Vec<(String, List)>,
     /// Those with a `lifecycle.preStop`, which a kubelet runs before it stops them (F9).
     pub kubelet_hooks: Vec<String>,
+    /// What they ask of the node; `None` if a manifest says nothing of that, or something invalid.
+    pub resources: Option<PodResources>,
 }
 
 /// Explains a plan.
@@ -98,6 +101,21 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             budget_from,
             gone_within_ms: milliseconds(budget + MIN_KILL_DELAY),
         },
+        resources: pod.resources.as_ref().map(|resources| cost(plan, resources)),
+    }
+}
+
+/// What the pod asks of its node, and what it would ask for with native inits and sidecars in the plan's order.
+fn cost(plan: &Plan, resources: &PodResources) -> Cost {
+    let native = plan.members.iter().filter_map(|member| match member.role {
+        Role::Init => Some((member.name.as_str(), List::Init)),
+        Role::Sidecar => Some((member.name.as_str(), List::NativeSidecar)),
+        Role::Main => None,
+    });
+    Cost {
+        qos: resources.qos(),
+        as_written: resources.counted(),
+        native: resources.counted_with(&native.collect::<Vec<_>>()),
     }
 }
 

@@ -10,6 +10,8 @@ pub mod check;
 pub mod explanation;
 pub mod finding;
 pub mod manifest;
+mod quantity;
+pub mod resources;
 pub mod restart_rules;
 pub mod sidecarset;
 pub mod source;

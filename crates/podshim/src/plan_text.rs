@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use manifests::explanation::{
-    BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
+    BudgetSource, Completion, ConditionWord, Cost, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, SourceWord,
 };
+use manifests::resources::{Amounts, Qos, written};
 use pod_spec::DurationText;
 
 use crate::output::{ColorMode, Colour};
@@ -30,7 +31,34 @@ pub fn show(explanation: &Explanation, paint: ColorMode) -> String {
     }
     text += &others(explanation);
     text += &format!("  {}\n", held(explanation));
-    text + &show_stop(explanation, width, paint)
+    text += &show_stop(explanation, width, paint);
+    text + &explanation.resources.as_ref().map(|cost| show_cost(cost, paint)).unwrap_or_default()
+}
+
+/// What the pod asks of its node, and what of that is the price of plain containers.
+fn show_cost(cost: &Cost, paint: ColorMode) -> String {
+    let class = match cost.qos {
+        Qos::Guaranteed => "Guaranteed",
+        Qos::Burstable => "Burstable",
+        Qos::BestEffort => "BestEffort",
+    };
+    let mut text = format!("{}, QoS class {class}\n", paint.text(Colour::Bold, "Resources"));
+    let (here, native) = (&cost.as_written, &cost.native);
+    for (word, here, native) in
+        [("requests", &here.requests, &native.requests), ("limits", &here.limits, &native.limits)]
+    {
+        text += &format!("  {word:8}  {}\n", amounts(here));
+        if here != native {
+            text += &format!("            {} with native inits and sidecars\n", amounts(native));
+        }
+    }
+    text
+}
+
+fn amounts(amounts: &Amounts) -> String {
+    let shown: Vec<String> =
+        amounts.iter().map(|(name, amount)| format!("{name} {}", written(name, *amount))).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
 fn show_stop(explanation: &Explanation, width: usize, paint: ColorMode) -> String {

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::resources::{Counted, Qos};
+
 /// Stands for the mains of `*=main` if no manifest lists them.
 pub const EVERY_OTHER: &str = "*";
 
@@ -22,6 +24,19 @@ pub struct Explanation {
     pub completion: Completion,
     /// The bounds of its stop.
     pub stop: StopBounds,
+    /// What it asks of its node; `None` without a manifest.
+    pub resources: Option<Cost>,
+}
+
+/// What a pod asks of its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// Its QoS class.
+    pub qos: Qos,
+    /// With the containers where the manifest has them.
+    pub as_written: Counted,
+    /// With the plan's inits and sidecars as native ones.
+    pub native: Counted,
 }
 
 /// One container of a plan.

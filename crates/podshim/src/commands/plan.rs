@@ -9,6 +9,7 @@ use manifests::check::pod::findings_of_parser;
 use manifests::explanation::{Explanation, PodFacts, explain};
 use manifests::finding::{Finding, Severity};
 use manifests::manifest::{self, List, Template};
+use manifests::resources::PodResources;
 use manifests::source::Source;
 use manifests::yaml::{self, Node};
 use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
@@ -193,5 +194,6 @@ fn facts(template: &Template<'_>, injected: &[String]) -> PodFacts {
             .filter(|container| container.node.at(&["lifecycle", "preStop"]).is_some())
             .map(|container| container.name.to_owned())
             .collect(),
+        resources: PodResources::of(template),
     }
 }
