@@ -21,7 +21,7 @@ use self::objects::Objects;
 use self::tracee::{Stop, Tracee};
 
 /// How often the table of processes is looked at for a new shim: a shim's first calls are missed.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(1);
 
 /// A call by its plain name, without `at`, `p` or a number, and the kind of what it was on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ impl HeadTrace {
                 if let Some(head) = shim_with(&bundles, &word) {
                     break head;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             };
             trace(&Tracee::seize(head)?)
         });

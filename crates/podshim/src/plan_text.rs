@@ -42,8 +42,12 @@ fn show_cost(cost: &Cost, paint: ColorMode) -> String {
         Qos::Burstable => "Burstable",
         Qos::BestEffort => "BestEffort",
     };
-    let mut text = format!("{}, QoS class {class}\n", paint.text(Colour::Bold, "Resources"));
     let (here, native) = (&cost.as_written, &cost.native);
+    let heading = paint.text(Colour::Bold, "Resources");
+    if here.requests.is_empty() && here.limits.is_empty() {
+        return format!("{heading}: no container asks for any (QoS class {class})\n");
+    }
+    let mut text = format!("{heading} that the scheduler counts (QoS class {class})\n");
     for (word, here, native) in
         [("requests", &here.requests, &native.requests), ("limits", &here.limits, &native.limits)]
     {
