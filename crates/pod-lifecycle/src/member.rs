@@ -16,7 +16,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::inspection::{GateProgress, InspectedPart};
 use crate::interface::spec::{ContainerSpec, KubeletType};
 use crate::interface::time::PodTime;
-use crate::member::evidence::{Ask, Ended};
+use crate::member::evidence::{Ask, Ended, Seen};
 use crate::member::gate::{GateState, MemberGate, NewestTask};
 use crate::member::pair::PairPlace;
 
@@ -34,6 +34,7 @@ pub(crate) struct MemberState {
     awaited_exit: AwaitedExit,
     ended: Option<Ended>,
     asked: Option<Ask>,
+    seen: Seen,
     start_failure: Option<String>,
     recreation: Recreation,
     creation: Creation,
@@ -105,6 +106,7 @@ impl MemberState {
             awaited_exit: AwaitedExit::Perhaps,
             ended: None,
             asked: None,
+            seen: Seen::Created,
             start_failure: None,
             recreation: Recreation::ByPolicy,
             creation: Creation::First,
@@ -200,6 +202,7 @@ impl MemberState {
     pub(crate) fn was_stopped_when_done(&self, policy: RestartPolicy) -> bool {
         self.completed.is_some()
             && self.asked.is_some()
+            && self.seen == Seen::Running
             && policy == RestartPolicy::Always
             && self.recreation == Recreation::ByPolicy
     }
@@ -326,8 +329,9 @@ impl MemberState {
 
     /// A caller asks for the end. A stop signal counts as one whatever comes before and after it. Returns whether it is the
     /// first request: a kubelet's SIGKILL comes a grace period later.
-    pub(crate) fn ask(&mut self, how: Ask) -> FirstAsk {
+    pub(crate) fn ask(&mut self, how: Ask, seen: Seen) -> FirstAsk {
         let before = self.asked;
+        self.seen = seen;
         self.asked = before.filter(|before| *before == Ask::Signal).or(Some(how));
         if before.is_none() { FirstAsk::Yes } else { FirstAsk::No }
     }

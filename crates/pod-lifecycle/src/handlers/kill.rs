@@ -18,7 +18,7 @@ use crate::interface::outcome::Refusal;
 use crate::interface::spec::Caller;
 use crate::interface::stop_cause::{SandboxEnd, StopCause};
 use crate::member::FirstAsk;
-use crate::member::evidence::Ask;
+use crate::member::evidence::{Ask, Seen};
 use crate::questions::evidence::stop_was_asked;
 use crate::questions::grace::grace_without_caller;
 use crate::questions::pod_restart::is_withheld;
@@ -218,10 +218,13 @@ fn kill_member(
 
 /// A caller asks for the end of a member's newest container (T12, T16).
 fn note_ask(pod: &mut State, id: &ContainerId, index: usize, ask: Ask) {
-    if let Some(container) = pod.container_mut(id) {
-        container.ending.ask();
-    }
-    if pod.member_mut(index).ask(ask) == FirstAsk::No {
+    let Some(container) = pod.container_mut(id) else { return };
+    container.ending.ask();
+    let seen = match container.phase() {
+        Phase::Created | Phase::CompletedAgain { .. } => Seen::Created,
+        _ => Seen::Running,
+    };
+    if pod.member_mut(index).ask(ask, seen) == FirstAsk::No {
         return;
     }
     let until = pod.now() + pod.lone_stop_window();

@@ -15,6 +15,15 @@ pub(crate) enum Ask {
     Kill,
 }
 
+/// T18: what a caller saw of a container when it last asked for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It was created, and not started.
+    Created,
+    /// It was started, and runs for its caller whether podshim holds it, runs it or hides its end.
+    Running,
+}
+
 /// The end of a member's newest task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
