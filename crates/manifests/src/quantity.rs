@@ -68,7 +68,7 @@ impl Add for Quantity {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.thousandths.div_ceil(1000);
-        let binary = BINARY.iter().rev().find(|(_, power)| whole > 0 && whole % (1 << power) == 0);
+        let binary = BINARY.iter().rev().find(|(_, power)| whole > 0 && whole.is_multiple_of(1 << power));
         match binary {
             Some((suffix, power)) => write!(f, "{}{suffix}", whole >> power),
             None => write!(f, "{whole}"),

@@ -21,7 +21,7 @@ impl HeadsDescriptors {
         SigSet::all().thread_block()?;
         unshare(CloneFlags::CLONE_FILES)?;
         let is_the_heads = |number: &RawFd| *number > libc::STDERR_FILENO && !keeps.contains(number);
-        Ok(Self(own_descriptors()?.filter(is_the_heads).collect()))
+        Ok(Self(own_descriptors()?.into_iter().filter(is_the_heads).collect()))
     }
 
     /// Their numbers.
@@ -40,10 +40,13 @@ impl Drop for HeadsDescriptors {
 }
 
 /// The numbers of this thread's table.
-fn own_descriptors() -> io::Result<impl Iterator<Item = RawFd>> {
-    // Collected first: the directory's own descriptor is in the list, and is closed then.
-    let entries: Vec<_> = std::fs::read_dir("/proc/thread-self/fd")?.collect();
-    Ok(entries.into_iter().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_open))
+fn own_descriptors() -> io::Result<Vec<RawFd>> {
+    let entries = std::fs::read_dir("/proc/thread-self/fd")?;
+    let listed = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<RawFd> = listed.collect();
+    // The directory's own descriptor is in the list, and is closed only now: each entry keeps it open.
+    numbers.retain(is_open);
+    Ok(numbers)
 }
 
 fn is_open(number: &RawFd) -> bool {
