@@ -94,6 +94,22 @@ fn d2_r6_groups_stay_with_their_counters_and_with_what_was_written_past_the_shim
     });
 }
 
+/// T10: a restart in place that is given up before it has made the next process leaves no group once its container is deleted.
+#[test]
+fn r6_t10_a_restart_that_is_given_up_leaves_no_group() {
+    run(async {
+        let test = container("given-up");
+        let (created, cgroup) = test.start().await;
+        end(created).await;
+        let kept = KeptGroups::of(&in_a_pod("given-up"), &cgroup).await.unwrap();
+        assert_eq!(test.container.delete_all_but(&kept).await.unwrap(), GroupsLeft::All);
+        assert!(cgroup.exists());
+        test.container.delete(DeleteMode::Ended).await.unwrap();
+        assert!(!kept.exist() && !cgroup.exists());
+        remove_pod();
+    });
+}
+
 /// A create that fails leaves no group; the next try gets new ones.
 #[test]
 fn r6_a_create_that_fails_in_kept_groups_removes_them() {

@@ -4,6 +4,7 @@
 mod tests;
 
 use cgroups::KeptGroups;
+use cgroups::abandoned::remove_empty;
 use tracing::warn;
 
 use super::command::Arguments;
@@ -29,6 +30,14 @@ pub enum GroupsLeft {
     Removed,
 }
 
+/// How a container has come to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    ByRuntime,
+    /// The runtime knows no such container.
+    WasUnknown,
+}
+
 impl Container {
     /// `delete`: removes an ended container, or kills and removes it.
     ///
@@ -38,7 +47,7 @@ impl Container {
         if let Some(cgroups_path) = self.recorded_sandbox()? {
             return self.delete_sandbox(&cgroups_path).await;
         }
-        match (mode, self.try_delete(mode).await) {
+        let deleted = match (mode, self.try_delete(mode).await) {
             (DeleteMode::Force, Err(_)) if !self.has_bundle() => self.try_delete(mode).await,
             // The runtime refused and returned. A runtime that hangs is called only once.
             (DeleteMode::Ended, Err(refusal @ RuntimeError::Failed { .. })) => match self.state().await {
@@ -49,6 +58,17 @@ impl Container {
                 _ => self.try_delete(DeleteMode::Force).await,
             },
             (_, result) => result,
+        };
+        if deleted? == Deleted::WasUnknown {
+            self.remove_kept_groups().await;
+        }
+        Ok(())
+    }
+
+    /// R6, T10: a restart in place that is given up has deleted the container without its groups.
+    async fn remove_kept_groups(&self) {
+        if let Some(path) = self.cgroups_path() {
+            self.report_left_cgroup(Operation::Delete, remove_empty(&path).await);
         }
     }
 
@@ -63,7 +83,7 @@ impl Container {
         Ok(if groups.exist() { GroupsLeft::All } else { GroupsLeft::Removed })
     }
 
-    async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
+    async fn try_delete(&self, mode: DeleteMode) -> Result<Deleted, RuntimeError> {
         let mut arguments = Arguments::new("delete");
         if mode == DeleteMode::Force {
             arguments.push("--force");
@@ -71,8 +91,8 @@ impl Container {
         arguments.push(&*self.id);
         match self.run(Operation::Delete, arguments, None).await {
             // crun reports an unknown container even with --force; runc does not.
-            Err(error) if error.is_not_found() => Ok(()),
-            result => result.map(drop),
+            Err(error) if error.is_not_found() => Ok(Deleted::WasUnknown),
+            result => result.map(|_| Deleted::ByRuntime),
         }
     }
 }

@@ -35,13 +35,13 @@ impl Container {
         }
     }
 
-    fn report_left_cgroup(&self, operation: Operation, removed: io::Result<()>) {
+    pub(super) fn report_left_cgroup(&self, operation: Operation, removed: io::Result<()>) {
         if let Err(error) = removed {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
         }
     }
 
-    fn cgroups_path(&self) -> Option<String> {
+    pub(super) fn cgroups_path(&self) -> Option<String> {
         self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path)
     }
 
