@@ -231,6 +231,11 @@ impl State {
         self.current(index).is_none_or(Container::is_final)
     }
 
+    /// Whether nothing planned is left.
+    pub(crate) fn all_are_gone(&self) -> bool {
+        (0..self.members.len()).all(|index| self.is_gone(index))
+    }
+
     /// Whether a container of that name is the kubelet's own, unless the plan gives it a role (S8).
     pub(crate) fn is_kubelets_own(&self, name: &str) -> bool {
         self.kubelets_own.has(name)

@@ -57,7 +57,7 @@ pub(crate) fn begin_again_if_emptied(pod: &mut State) {
 
 /// T18: from now on a completed init that is created again before anything that comes after it runs again.
 fn note_end_of_all(pod: &mut State) {
-    if (0..pod.members().len()).all(|index| pod.is_gone(index)) {
+    if pod.all_are_gone() {
         pod.rounds.all_have_ended();
         for index in 0..pod.members().len() {
             pod.member_mut(index).all_have_ended();
@@ -72,7 +72,7 @@ pub(crate) fn begin_again_if_recreated(pod: &mut State, index: usize) {
             pod.member_mut(init).not_waited_for();
         }
     }
-    let is_first = (0..pod.members().len()).all(|index| pod.is_gone(index));
+    let is_first = pod.all_are_gone();
     if is_first && !pod.is_stopping() && !pod.member(index).was_never_created() {
         clear_failure_after(pod, index);
     }
@@ -103,7 +103,7 @@ fn forget_stopped_inits(pod: &mut State) -> bool {
     let policy = pod.policy();
     let is_one = |index: &usize| pod.member(*index).was_stopped_when_done(policy);
     let stopped: Vec<_> = (0..pod.members().len()).filter(is_one).collect();
-    if stopped.is_empty() || !(0..pod.members().len()).all(|index| pod.is_gone(index)) {
+    if stopped.is_empty() || !pod.all_are_gone() {
         return false;
     }
     for index in stopped {
@@ -146,7 +146,7 @@ fn begin_round(pod: &mut State, left: NewestTask) {
             program_started(pod, &id);
         }
     }
-    if !(0..pod.members().len()).all(|index| pod.is_gone(index)) {
+    if !pod.all_are_gone() {
         pod.rounds.something_lives();
     }
 }
