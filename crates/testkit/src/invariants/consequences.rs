@@ -77,7 +77,9 @@ impl Invariants {
     }
 
     pub(super) fn is_judged_alone(&self, container: &Container) -> bool {
-        self.stop.is_none() && self.members.get(&container.name).is_some_and(|member| member.is_alone)
+        self.is_read
+            && self.stop.is_none()
+            && self.members.get(&container.name).is_some_and(|member| member.is_alone)
     }
 
     /// T16: decides on the stop in the making when its window is over, by what is known before this event: nothing has

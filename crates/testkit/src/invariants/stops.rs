@@ -239,8 +239,8 @@ impl Invariants {
             }
             (old, new) => old.or(new),
         };
-        if self.stop.is_none() {
-            // H8: what was asked before the stop is no answer after it.
+        if self.stop.is_none() && self.is_read {
+            // H8: what was asked before the stop is no answer after it. Where the reading was left (R14) there may be none.
             self.operations.retain(|_, (_, operation, _)| !matches!(operation, Operation::Check(_)));
         }
         self.stop = match self.stop {
