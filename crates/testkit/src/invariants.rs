@@ -287,11 +287,12 @@ impl Invariants {
     fn gate_checked(&mut self, id: &ContainerId, operation: &Operation, outcome: &Outcome) {
         let Some(name) = self.containers.get(id).map(|container| container.name.clone()) else { return };
         let Some(gate) = self.member(&name).map(|member| member.gate.clone()) else { return };
-        // H8, U11: no gate opens once its container is to end, or its pod.
+        // H8, U4, U11: no gate opens once its container is to end, or its pod.
         let container = &self.containers[id];
         let is_sidecar = container.role == Some(Role::Sidecar);
         let is_asked = container.caller_killed || !is_sidecar && container.asked_ever;
-        let is_to_end = is_asked || container.killed || self.is_interrupted(container);
+        let is_to_end =
+            is_asked || container.killed || container.gate_failed || self.is_interrupted(container);
         if self.is_stopping() || is_to_end || self.is_judged_alone(container) {
             return;
         }

@@ -33,6 +33,8 @@ pub(crate) fn program_started(pod: &mut State, id: &ContainerId) {
         // T11, H8, U11: its own stop came while it was being started. If the gate opened now, it would start mains whose
         // sidecar is gone in a moment.
         _ if container.ending.is_final() || container.ending.is_signalled() => {}
+        // U4: it ends in order to be restarted, although the pod's stop was taken back meanwhile (T12).
+        _ if container.ending.ends_for_restart() => {}
         Gate::Skip => open_gate(pod, index),
         Gate::Running | Gate::Probe { .. } => {
             if let Some(container) = pod.container_mut(id) {

@@ -106,7 +106,10 @@ impl Invariants {
     pub(super) fn hook_ended(&mut self, id: &ContainerId) {
         let container = &self.containers[id];
         let ends = container.gate_failed || container.stop_signals > 0 || self.is_judged_alone(container);
-        if container.role == Some(Role::Sidecar) && !ends && !self.turn_has_come(container) {
+        // T12: the stop that it was part of may have been taken back; V4: or it is replaced.
+        let has_no_turn = self.stop.is_none() && !self.may_be_replaced(container);
+        let goes_on = has_no_turn || !self.turn_has_come(container);
+        if container.role == Some(Role::Sidecar) && !ends && goes_on {
             self.containers.entry(id.clone()).and_modify(|container| container.ends_since = None);
         }
     }
