@@ -19,7 +19,7 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{SigSet, SigmaskHow, Signal},
+    sys::signal::{SigSet, SigmaskHow, Signal, kill},
     unistd::Pid,
 };
 use threads::busy;
@@ -36,6 +36,7 @@ mod pace;
 mod reaping;
 mod release;
 mod seen;
+mod start;
 #[cfg(test)]
 mod tests;
 mod traced;
@@ -43,8 +44,9 @@ mod traced;
 use self::release::Releases;
 pub use self::seen::Exit;
 pub use self::seen::is_our_child;
+pub use self::start::ExecReport;
 
-/// How often a waiter checks the subscriptions of others. Only the undoing of a failed call waits for them.
+/// How often a waiter checks the subscriptions of others, or what holds pids. Only the undoing of a failed call waits for the former.
 const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
 
 /// The exit of one process, as a future. It resolves once; dropping it forgets the exit.
@@ -70,6 +72,8 @@ pub struct Child {
     pub process: Process,
     /// Its exit.
     pub exit: ExitWatch,
+    /// Whether it could execute its program.
+    pub report: ExecReport,
 }
 
 /// Handle of the reaper; clones share one table.
@@ -100,6 +104,8 @@ struct Table {
     early_exits: BTreeMap<Pid, EarlyExit>,
     /// Those whose exit is known and whose pid is not free yet.
     recorded: BTreeSet<Pid>,
+    /// How many keep these numbers.
+    holds: usize,
     subscriptions: BTreeSet<u64>,
     last_subscription: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
@@ -139,6 +145,16 @@ impl Drop for ExitSubscription {
     }
 }
 
+/// Keeps the numbers of processes that have ended, see [`Reaper::hold_pids`].
+#[derive(Debug)]
+pub struct HeldPids(Rc<RefCell<Table>>);
+
+impl Drop for HeldPids {
+    fn drop(&mut self) {
+        self.0.borrow_mut().holds -= 1;
+    }
+}
+
 impl Reaper {
     /// Makes this process the subreaper of its descendants and starts reaping on the current `LocalSet`.
     ///
@@ -158,7 +174,7 @@ impl Reaper {
 
     /// Waits for the next round of the thread in which no other caller spawns. Keep the permit until the spawn is done.
     ///
-    /// A spawn keeps the thread until the child has exec'd, and on a busy node the child waits for a processor first. Ten
+    /// A spawn keeps the thread for the fork, which the kernel lets wait while any process is moved between control groups. Ten
     /// probes of one moment would keep it ten times as long; this way the shim serves its pod between them.
     pub async fn spawn_permit(&self) -> Rc<SpawnPermit> {
         let permit = Rc::new(SpawnPermit);
@@ -172,32 +188,26 @@ impl Reaper {
         permit
     }
 
-    /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.
+    /// Starts `command` and registers it. There is no await between the two, so no exit can be missed. When this returns, the child may
+    /// not have executed its program yet; if it cannot, it ends, and its report says why.
     ///
     /// The child dies with the shim. It gets default signal dispositions, an empty signal mask, transparent huge pages
     /// and the limit of open files that the shim was started with, whatever the shim has now. The child's own children
     /// (containers) do not die with the shim: the kernel clears the parent-death signal on fork.
     ///
     /// # Errors
-    /// The kernel's: there is no such program, or no process or descriptor is left.
+    /// The kernel's: no process or descriptor is left.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let shim = nix::unistd::getpid();
         // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
         unsafe { command.pre_exec(move || prepare_child(shim)) };
-        #[expect(clippy::disallowed_methods, reason = "the reaper is the owner of every child")]
-        let child = busy::during("the start of a process", || command.spawn())?;
-        let pid = Pid::from_raw(child.id() as libc::pid_t);
+        let (pid, report) = busy::during("the start of a process", || start::start(command))?;
         // invariant for the pid: nothing was awaited since the fork, so the pid has not been reaped.
-        let process = match Process::open(pid) {
-            Ok(process) => process,
-            Err(error) => {
-                let mut child = child;
-                // Without a pidfd the child cannot be controlled; the reap loop drops its exit.
-                let _ = child.kill();
-                return Err(error);
-            }
-        };
-        Ok(Child { process, exit: self.register_own(pid) })
+        let process = Process::open(pid).inspect_err(|_| {
+            // Without a pidfd the child cannot be controlled; the reap loop drops its exit.
+            let _ = kill(pid, Signal::SIGKILL);
+        })?;
+        Ok(Child { process, exit: self.register_own(pid), report })
     }
 
     /// Processor time of this shim's commands and helpers that have ended, with that of the processes they waited for
@@ -211,9 +221,16 @@ impl Reaper {
         self.table.borrow().processor_time.get(&charge).copied().unwrap_or_default()
     }
 
+    /// While this lives, the number of a process that the shim has not started by [`Self::spawn`] is not freed. Its exit is delivered all
+    /// the same.
+    pub fn hold_pids(&self) -> HeldPids {
+        self.table.borrow_mut().holds += 1;
+        HeldPids(self.table.clone())
+    }
+
     /// A handle whose processes are all charged to `charge`.
     pub fn charged_to(&self, charge: Charge) -> Self {
-        Self { table: self.table.clone(), releases: self.releases.clone(), charge }
+        Self { charge, ..self.clone() }
     }
 
     /// Keeps exits of unknown processes until the subscription is dropped.
@@ -335,8 +352,7 @@ pub(crate) fn prepare_child(shim: Pid) -> io::Result<()> {
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a pre_exec
-    // closure the standard library really forks, so the shim's own memory keeps its setting.
+    // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down.
     process::restore_huge_pages()?;
     process::restore_open_files()
 }

@@ -1,6 +1,6 @@
 //! What a helper enters, and whom it takes for the container's.
 
-use test_support::{run, within};
+use test_support::{run, until, within};
 
 use super::*;
 use crate::tests::running;
@@ -21,6 +21,7 @@ fn h4_a_helper_is_charged_to_the_container_and_not_counted_in_it() {
             std::os::unix::process::CommandExt::pre_exec(command.arg("1000"), move || entering.enter())
         };
         let helper = test.reaper.spawn(&mut command).unwrap();
+        until(|| helper.report.is_complete()).await;
         let of = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
         let (inside, helpers, own) =
             (of(created.process.pid()), of(helper.process.pid()), of(nix::unistd::getpid()));
@@ -34,9 +35,9 @@ fn h4_a_helper_is_charged_to_the_container_and_not_counted_in_it() {
         found.expel(helper.process.pid());
         assert_eq!(of(helper.process.pid()), own);
         assert!(found.has(created.process.pid()) && !found.has(nix::unistd::getpid()));
-        for child in [helper, processes::reaper::Child { process: created.process, exit: created.exit }] {
-            child.process.signal(processes::SignalNumber::KILL).unwrap();
-            within(child.exit).await;
+        for (process, exit) in [(helper.process, helper.exit), (created.process, created.exit)] {
+            process.signal(processes::SignalNumber::KILL).unwrap();
+            within(exit).await;
         }
     });
 }

@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use processes::reaper::Reaper;
 use processes::{Process, SignalNumber};
 use streams::stdio::ChildStdio;
-use test_support::{DEADLINE, run, within};
+use test_support::{DEADLINE, run, until, within};
 use threads::helper_thread;
 use tokio::time::Instant;
 
@@ -77,7 +77,7 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
         assert!(missing.contains("no-such-program"), "{missing}");
         // The probe's process that timed out is gone too: only the container's own process is left.
         let cgroup = cgroups::Cgroup::of_pid(created.process.pid()).unwrap();
-        test_support::until(|| cgroup.pids().len() == 1).await;
+        until(|| cgroup.pids().len() == 1).await;
         assert!(!test.container.bundle().exec_pid_path("gate").unwrap().exists());
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
@@ -96,6 +96,7 @@ fn in_own_network(command: &mut std::process::Command) -> &mut std::process::Com
 async fn namespace_with_listener(reaper: &Reaper) -> (processes::reaper::Child, TcpListener) {
     let mut command = std::process::Command::new("sleep");
     let child = reaper.spawn(in_own_network(command.arg("1000"))).unwrap();
+    until(|| child.report.is_complete()).await;
     let namespace = child.process.open_namespace("net").unwrap();
     let listener = helper_thread::run("listener", move || {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;

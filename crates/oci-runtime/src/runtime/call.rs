@@ -5,7 +5,7 @@ use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
 use cgroups::CgroupDriver;
 use nix::sys::signal::{Signal, killpg};
 use processes::Process;
-use processes::reaper::{Child, Exit};
+use processes::reaper::{Child, Exit, ExitWatch};
 use streams::stdio::Excess;
 use tokio::time::Instant;
 use tracing::warn;
@@ -39,12 +39,7 @@ impl Container {
         arguments: Arguments,
         stdin: Option<&[u8]>,
     ) -> Result<Vec<u8>, RuntimeError> {
-        let captured = Captured::new(stdin).map_err(|source| RuntimeError::Spawn {
-            operation,
-            id: self.id.to_string(),
-            binary: self.runtime.binary.clone(),
-            source,
-        })?;
+        let captured = Captured::new(stdin).map_err(|source| self.spawn_error(operation, source))?;
         self.call(operation, arguments, Streams::Captured(captured)).await
     }
 
@@ -74,17 +69,25 @@ impl Container {
         let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
         let spawned = self.spawn(&arguments, log.as_ref(), streams);
         drop(permit);
-        let (child, output) = spawned.map_err(|source| RuntimeError::Spawn {
+        let spawn_failed = |source| self.spawn_error(operation, source);
+        let (Child { process, exit, report }, output) = spawned.map_err(spawn_failed)?;
+        let exit = self.wait(operation, process, exit, &output, log.as_ref()).await?;
+        if exit.code == 0 {
+            return Ok(output.stdout());
+        }
+        if let Some(error) = report.failure() {
+            return Err(spawn_failed(error));
+        }
+        Err(self.failure(operation, exit, log, output))
+    }
+
+    fn spawn_error(&self, operation: Operation, source: io::Error) -> RuntimeError {
+        RuntimeError::Spawn {
             operation,
             id: self.id.to_string(),
             binary: self.runtime.binary.clone(),
             source,
-        })?;
-        let exit = self.wait(operation, child, &output, log.as_ref()).await?;
-        if exit.code == 0 {
-            return Ok(output.stdout());
         }
-        Err(self.failure(operation, exit, log, output))
     }
 
     /// Its copies of the container's streams end with the command, before this returns: otherwise containerd would never see
@@ -158,11 +161,11 @@ impl Container {
     async fn wait(
         &self,
         operation: Operation,
-        child: Child,
+        process: Process,
+        mut exit: ExitWatch,
         output: &Output,
         log: Option<&LogPosition>,
     ) -> Result<Exit, RuntimeError> {
-        let Child { process, mut exit } = child;
         let limit = operation.time_limit();
         let deadline = Instant::now() + limit;
         // A new incarnation (R6) has another pid; this exec is not in it.

@@ -24,7 +24,7 @@ pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u
     // A process group of its own: it can be killed together with the processes it waits for.
     command.arg("features").process_group(0);
     let output = Streams::Captured(Captured::new(None)?).attach(&mut command)?;
-    let Child { process, mut exit } = reaper.spawn(&mut command)?;
+    let Child { process, mut exit, report } = reaper.spawn(&mut command)?;
     let Ok(exit) = tokio::time::timeout(TIME_LIMIT, &mut exit).await else {
         // podshim does not wait for the killed runtime: podshim itself ends next.
         killpg(process.pid(), Signal::SIGKILL)?;
@@ -33,6 +33,9 @@ pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u
             format!("`features` not answered within {TIME_LIMIT:?}"),
         ));
     };
+    if let Some(error) = report.failure() {
+        return Err(error);
+    }
     let output = (exit.code == 0).then(|| output.stdout());
     let object: Option<Map<String, Value>> = output.and_then(|output| serde_json::from_slice(&output).ok());
     Ok(object.and_then(|object| serde_json::to_vec(&object).ok()))

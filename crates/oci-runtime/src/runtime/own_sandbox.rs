@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    path::PathBuf,
     rc::Rc,
     sync::{
         Arc,
@@ -20,7 +21,6 @@ use own_sandbox::{
 use processes::Process;
 use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
 use serde_json::Value;
-use threads::busy;
 use threads::helper_thread;
 use tokio::time::Instant;
 use tracing::warn;
@@ -31,9 +31,6 @@ use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
 use crate::bundle::Bundle;
 
-/// What an error says of them.
-const CONTROL_GROUPS: &str = "cannot make its control groups";
-
 /// The spec, as it is now.
 fn spec_in(bundle: &Bundle) -> Result<Value, NotUnderstood> {
     let path = bundle.path().join("config.json");
@@ -41,6 +38,52 @@ fn spec_in(bundle: &Bundle) -> Result<Value, NotUnderstood> {
         |error: &dyn std::fmt::Display| NotUnderstood::because(&format!("{}: {error}", path.display()));
     let text = fs::read(&path).map_err(|error| wrong(&error))?;
     serde_json::from_slice(&text).map_err(|error| wrong(&error))
+}
+
+/// All that a thread needs to make one.
+struct SandboxPlan {
+    id: String,
+    root: PathBuf,
+    request: SandboxRequest,
+    groups: Groups,
+    cgroup: Option<Cgroup>,
+    keyring: SessionKeyring,
+}
+
+/// Each error is for people.
+impl SandboxPlan {
+    /// Makes it in its groups.
+    fn make(&self) -> Result<Pid, String> {
+        self.make_groups()?;
+        let entrances = self.groups.entrances().map_err(groups_failed)?;
+        let setup = self.setup(&CgroupEntry::Groups(&entrances))?;
+        setup.make(&AtomicI32::new(0)).map_err(|error| error.to_string())
+    }
+
+    fn setup(&self, entry: &CgroupEntry<'_>) -> Result<ChildSetup, String> {
+        ChildSetup::new(&self.request, &self.id, &self.root, entry, self.keyring)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Does for a process that waits what it cannot do itself.
+    fn prepare(&self, pid: Pid) -> Result<(), String> {
+        self.make_groups()?;
+        self.groups.put(pid).map_err(groups_failed)?;
+        self.request.prepare(pid).map_err(|error| error.to_string())
+    }
+
+    /// A frozen one is refused, as the OCI runtime refuses it: what is made there would wait for the thaw, and this thread with it.
+    fn make_groups(&self) -> Result<(), String> {
+        self.groups.make(self.request.limits()).map_err(groups_failed)?;
+        match self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed) {
+            true => Err(format!("cgroup {} is frozen", self.request.cgroups_path().path())),
+            false => Ok(()),
+        }
+    }
+}
+
+fn groups_failed(error: io::Error) -> String {
+    format!("cannot make its control groups: {error}")
 }
 
 #[cfg(test)]
@@ -81,9 +124,17 @@ impl Container {
         if let Some(group) = groups.occupied() {
             return Err(failed(format!("its control group {} has processes in it", group.display())));
         }
+        let plan = SandboxPlan {
+            id: self.id.to_string(),
+            root: self.bundle.rootfs(),
+            request: request.clone(),
+            groups,
+            cgroup,
+            keyring,
+        };
         let launched = match request.needs_help() {
-            false => self.launch_sandbox(request, &groups, cgroup.as_ref(), keyring).await,
-            true => self.launch_with_help(request, &groups, cgroup.as_ref(), keyring).await,
+            false => self.launch_sandbox(plan).await,
+            true => self.launch_with_help(plan).await,
         };
         if launched.is_err()
             && let Err(error) = self.remove_sandbox(request.cgroups_path().path()).await
@@ -93,59 +144,29 @@ impl Container {
         launched
     }
 
-    /// On a thread that waits for the child: its mounts wait for the kernel's lock of all mounts, which waits for a node's longest look
-    /// at a path; and in a group with a small share of a busy processor thirty system calls take a second.
-    async fn launch_sandbox(
-        &self,
-        request: &SandboxRequest,
-        groups: &Groups,
-        cgroup: Option<&Cgroup>,
-        keyring: SessionKeyring,
-    ) -> Result<Launched, RuntimeError> {
+    /// On a thread that waits for the child: its groups wait for the kernel's one lock of groups, its mounts for that of all mounts, both
+    /// of which wait for a node's longest look at a path; and in a group with a small share of a busy processor thirty system calls take
+    /// a second.
+    async fn launch_sandbox(&self, plan: SandboxPlan) -> Result<Launched, RuntimeError> {
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
-        let groups_failed = |error: io::Error| failed(format!("{CONTROL_GROUPS}: {error}"));
-        let prepared = busy::during("the groups of a sandbox", || {
-            self.record_sandbox(request)?;
-            groups.make(request.limits()).map_err(groups_failed)?;
-            self.refuse_frozen(request, cgroup)?;
-            let entrances = groups.entrances().map_err(groups_failed)?;
-            let entry = CgroupEntry::Groups(&entrances);
-            let setup = ChildSetup::new(request, &self.id, &self.bundle.rootfs(), &entry, keyring)
-                .map_err(|error| failed(error.to_string()))?;
-            Ok((setup, entrances))
-        });
-        let (setup, entrances) = prepared?;
+        self.record_sandbox(&plan.request)?;
         let subscription = self.runtime.reaper.subscribe();
-        let made = helper_thread::run("sandbox", move || {
-            let made = setup.make(&AtomicI32::new(0));
-            drop(entrances);
-            Ok(made)
-        });
+        let made = helper_thread::run("sandbox", move || Ok(plan.make()));
         let made = made.await.map_err(|error| failed(error.to_string()))?;
-        let pid = made.map_err(|error| failed(error.to_string()))?;
-        let (process, exit) = self.adopt_sandbox(&subscription, pid)?;
+        let (process, exit) = self.adopt_sandbox(&subscription, made.map_err(failed)?)?;
         self.launched_sandbox(process, exit)
     }
 
     /// For a child that waits at a barrier, on a thread that waits for it.
-    async fn launch_with_help(
-        &self,
-        request: &SandboxRequest,
-        groups: &Groups,
-        cgroup: Option<&Cgroup>,
-        keyring: SessionKeyring,
-    ) -> Result<Launched, RuntimeError> {
+    async fn launch_with_help(&self, mut plan: SandboxPlan) -> Result<Launched, RuntimeError> {
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
         let kernel = |error: io::Error| failed(error.to_string());
         // N5's came into the spec after the request was read.
-        let mut request = request.clone();
-        let reread = spec_in(&self.bundle).and_then(|spec| request.reread_properties(&spec));
+        let reread = spec_in(&self.bundle).and_then(|spec| plan.request.reread_properties(&spec));
         reread.map_err(|error| failed(error.to_string()))?;
-        self.record_sandbox(&request)?;
+        self.record_sandbox(&plan.request)?;
         let (mut barrier, end) = barrier().map_err(kernel)?;
-        let setup =
-            ChildSetup::new(&request, &self.id, &self.bundle.rootfs(), &CgroupEntry::Barrier(&end), keyring)
-                .map_err(|error| failed(error.to_string()))?;
+        let setup = plan.setup(&CgroupEntry::Barrier(&end)).map_err(failed)?;
         let subscription = self.runtime.reaper.subscribe();
         let pid = Arc::new(AtomicI32::new(0));
         let made = helper_thread::run("sandbox", {
@@ -162,23 +183,20 @@ impl Container {
                 return Ok(());
             }
             let pid = Pid::from_raw(pid.load(Ordering::Acquire));
-            // After each await: if it was killed and reaped meanwhile, its number may be another process's, which must not get
-            // into groups whose processes are killed in the end.
-            let is_there = || match is_our_child(pid) {
-                true => Ok(()),
-                false => Err(failed("its process was killed while it waited".to_owned())),
-            };
-            is_there()?;
-            if let CgroupsPath::Scope(scope) = request.cgroups_path() {
-                let (limits, properties) = (request.limits(), request.properties());
-                let started = scope.start(pid, &self.id, limits, properties, groups.version()).await;
-                is_there()?;
+            // If it is killed meanwhile, its number stays its own: another process must not get into groups whose processes are killed
+            // in the end.
+            let _held = self.runtime.reaper.hold_pids();
+            if !is_our_child(pid) {
+                return Err(failed("its process was killed while it waited".to_owned()));
+            }
+            if let CgroupsPath::Scope(scope) = plan.request.cgroups_path() {
+                let (limits, properties) = (plan.request.limits(), plan.request.properties());
+                let started = scope.start(pid, &self.id, limits, properties, plan.groups.version()).await;
                 started.map_err(failed)?;
             }
-            groups.make(request.limits()).map_err(kernel)?;
-            self.refuse_frozen(&request, cgroup)?;
-            groups.put(pid).map_err(kernel)?;
-            request.prepare(pid).map_err(|error| failed(error.to_string()))?;
+            // On a thread, as above.
+            let prepared = helper_thread::run("groups", move || Ok(plan.prepare(pid)));
+            prepared.await.map_err(kernel)?.map_err(failed)?;
             barrier.open().map_err(kernel)
         };
         // The child ends when `helped` has failed, for its barrier is gone then.
@@ -188,15 +206,6 @@ impl Container {
         let pid = made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
         let (process, exit) = self.adopt_sandbox(&subscription, pid)?;
         self.launched_sandbox(process, exit)
-    }
-
-    /// As the OCI runtime refuses it: what is made there would wait for the thaw, and the shim with it.
-    fn refuse_frozen(&self, request: &SandboxRequest, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
-        let path = request.cgroups_path().path();
-        if cgroup.is_some_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed) {
-            return Err(self.sandbox_error(Operation::Create, format!("cgroup {path} is frozen")));
-        }
-        Ok(())
     }
 
     /// Before anything of it exists. Its root will be mounted on the bundle's.
@@ -271,7 +280,9 @@ impl Container {
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
             scope.limit(&limits, groups.version(), of_group).await.map_err(failed)?;
         }
-        groups.limit(&limits).map_err(|error| failed(error.to_string()))
+        // On a thread: a lower limit of memory makes the kernel reclaim some.
+        let limited = helper_thread::run("limits", move || groups.limit(&limits));
+        limited.await.map_err(|error| failed(error.to_string()))
     }
 
     /// As the OCI runtime answers for a program that the root file system has not.

@@ -10,7 +10,7 @@ use tokio::{signal::unix::Signal as SignalStream, time::Instant};
 use tracing::{debug, error};
 
 use super::{
-    EarlyExit, Exit, Reaper, children,
+    EarlyExit, Exit, Reaper, SUBSCRIPTION_POLL, children,
     children::Next,
     pace::{Pace, REST, Step},
     release,
@@ -204,7 +204,12 @@ impl Reaper {
         signals: &mut SignalStream,
         pace: &mut Pace,
     ) -> io::Result<()> {
-        let mut released = pin!(self.releases.release(pids));
+        let mut released = pin!(async {
+            while self.table.borrow().holds > 0 {
+                tokio::time::sleep(SUBSCRIPTION_POLL).await;
+            }
+            self.releases.release(pids).await
+        });
         loop {
             let began = Instant::now();
             busy::during("exits", || self.record_watched());

@@ -2,6 +2,7 @@
 //! the process): run them with nextest.
 
 use std::cell::Cell;
+use std::io::{Read, Write};
 
 use test_support::{run, until, within};
 
@@ -182,11 +183,46 @@ fn early_exits_go_with_the_last_subscription() {
 }
 
 #[test]
+fn a_held_number_is_not_freed_and_its_exit_is_known() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let subscription = reaper.subscribe();
+        let held = reaper.hold_pids();
+        let pid = orphan(&reaper, "exit 3").await;
+        until(|| reaper.table.borrow().early_exits.contains_key(&pid)).await;
+        let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
+        assert_eq!(within(exit).await.code, 3);
+        assert!(Process::open(pid).is_ok());
+        drop(held);
+        until(|| Process::open(pid).is_err()).await;
+    });
+}
+
+/// The head serves its pod while a child does not get to its program.
+#[test]
+fn a_command_that_waits_before_its_exec_does_not_keep_this_thread() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (mut gate, opener) = std::io::pipe().unwrap();
+        let mut command = shell("exit 4");
+        // SAFETY: one system call. The closure has the only copy of the reading end that is read.
+        unsafe { command.pre_exec(move || gate.read_exact(&mut [0])) };
+        let mut child = reaper.spawn(&mut command).unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut child.exit).await.is_err());
+        (&opener).write_all(b"1").unwrap();
+        assert_eq!(within(child.exit).await.code, 4);
+        assert!(child.report.failure().is_none());
+    });
+}
+
+#[test]
 fn a_missing_binary_is_an_error_and_leaves_no_zombie() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let error = reaper.spawn(&mut Command::new("/nonexistent")).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let child = reaper.spawn(&mut Command::new("/nonexistent")).unwrap();
+        assert_eq!(within(child.exit).await.code, 1);
+        assert_eq!(child.report.failure().unwrap().kind(), io::ErrorKind::NotFound);
+        until(|| reaper.table.borrow().recorded.is_empty()).await;
         assert!(reaper.table.borrow().watched.is_empty());
         assert!(matches!(peek(libc::P_ALL, 0), Ok(None)));
     });
@@ -324,6 +360,7 @@ fn the_change_of_program_is_seen_and_so_is_an_exit_before_it() {
         let held = open_gate();
 
         let child = reaper.spawn(&mut shell(&format!("read line < {gate}; exec sleep 1000"))).unwrap();
+        until(|| child.report.is_complete()).await;
         let before = child.process.executable().unwrap();
         let short = tokio::time::Instant::now() + std::time::Duration::from_millis(20);
         assert_eq!(child.process.wait_for_exec(before, short).await, ExecOutcome::TimedOut);
@@ -333,6 +370,7 @@ fn the_change_of_program_is_seen_and_so_is_an_exit_before_it() {
         within(child.exit).await;
 
         let child = reaper.spawn(&mut shell(&format!("read line < {gate}; exit 0"))).unwrap();
+        until(|| child.report.is_complete()).await;
         let before = child.process.executable().unwrap();
         std::io::Write::write_all(&mut &held, b"go\n").unwrap();
         assert_eq!(child.process.wait_for_exec(before, soon()).await, ExecOutcome::Exited);

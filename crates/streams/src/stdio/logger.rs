@@ -21,7 +21,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     unistd::pipe2,
 };
-use processes::reaper::{Child, Exit, Reaper};
+use processes::reaper::{Child, Exit, ExitWatch, Reaper};
 use processes::{Process, SignalNumber};
 use thiserror::Error;
 use threads::async_file;
@@ -168,11 +168,16 @@ impl Logger {
             fcntl(&ready, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
             let child = spawn(reaper, &self.command, identity, [stdout, stderr, &writer])?;
             // From here on only the program has the write end.
-            Ok((Running::watch(child, program()), async_file::register(ready.into(), Interest::READABLE)?))
+            let Child { process, exit, report } = child;
+            let ready = async_file::register(ready.into(), Interest::READABLE)?;
+            Ok((Running::watch(process, exit, program()), ready, report))
         };
-        let (running, ready) = spawn().map_err(|source| LoggerError::Spawn { program: program(), source })?;
+        let (running, ready, report) =
+            spawn().map_err(|source| LoggerError::Spawn { program: program(), source })?;
         let read = ready.async_io(Interest::READABLE, |mut ready| ready.read(&mut [0]));
-        let failure = match timeout(READY_LIMIT, read).await {
+        let read = timeout(READY_LIMIT, read).await;
+        // What could not begin has closed it too.
+        let failure = match read.map(|read| report.failure().map_or(read, Err)) {
             Ok(Ok(0)) if self.command.readiness == ReadinessSignal::Byte => {
                 LoggerError::NotReady { program: program() }
             }
@@ -216,8 +221,7 @@ struct Running {
 }
 
 impl Running {
-    fn watch(child: Child, program: PathBuf) -> Self {
-        let Child { process, exit } = child;
+    fn watch(process: Process, exit: ExitWatch, program: PathBuf) -> Self {
         let pid = process.pid();
         let exit = tokio::task::spawn_local(async move {
             let exit = exit.await;

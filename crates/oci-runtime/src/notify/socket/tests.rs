@@ -341,7 +341,9 @@ fn u2_only_processes_of_the_container_speak_for_it() {
             nix::unistd::setuid(nix::unistd::Uid::from_raw(65534))?;
             send_as(socket, init)
         });
-        assert_eq!(liar.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let liar = liar.unwrap();
+        within(liar.exit).await;
+        assert_eq!(liar.report.failure().and_then(|error| error.raw_os_error()), Some(libc::EPERM));
         client.send(b"STATUS=after it").unwrap();
         assert!(!is_taken().await, "of this process, and nothing before it");
 

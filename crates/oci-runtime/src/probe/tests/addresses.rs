@@ -49,6 +49,7 @@ fn in_a_pod_after(first: &str, test: impl AsyncFnOnce(&Process)) {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script]);
         let child = reaper.spawn(in_own_network(&mut command)).unwrap();
+        until(|| child.report.is_complete()).await;
         for ip in loopback_and_pod() {
             // The script may still be adding addresses.
             while listener(&child.process, ip, 0).await.is_err() {

@@ -13,7 +13,7 @@ fn d8_streams_that_have_been_read_are_closed_although_the_set_stays() {
         let mut stdio = open(&StdioPaths { stderr, ..output_to(&stdout) }).await;
         let child = spawn(&reaper, &mut stdio, "echo out; echo err >&2");
         within(child.exit).await;
-        drop(child.process);
+        drop((child.process, child.report));
         stdio.finish_output();
         stdio.close_when_read();
         // A client that comes back later finds what it had not read.
