@@ -102,8 +102,7 @@ impl Throttle {
         let mut account = self.account();
         let more = (of_one * u32::try_from(under_way).unwrap_or(1)).saturating_sub(account.advance);
         account.advance += more;
-        account.debt += more.saturating_sub(account.left);
-        account.left = account.left.saturating_sub(more);
+        account.pay(more);
         self.left.set(account);
     }
 
@@ -114,19 +113,23 @@ impl Throttle {
     }
 
     fn account(&self) -> CpuAccount {
-        let (before, now, used) = (self.left.get(), Instant::now(), self.reaper.processor_time());
-        let earned = before.left + (now - before.at) / SHARE;
-        let newly_used = used.saturating_sub(before.used);
-        let owed = before.debt + newly_used.saturating_sub(before.advance);
-        let account = CpuAccount {
-            left: earned.saturating_sub(owed).min(BURST),
-            debt: owed.saturating_sub(earned),
-            advance: before.advance.saturating_sub(newly_used),
-            at: now,
-            used,
-        };
+        let (mut account, now, used) = (self.left.get(), Instant::now(), self.reaper.processor_time());
+        let newly_used = used.saturating_sub(account.used);
+        account.left += (now - account.at) / SHARE;
+        account.pay(newly_used.saturating_sub(account.advance));
+        account.left = account.left.min(BURST);
+        account.advance = account.advance.saturating_sub(newly_used);
+        (account.at, account.used) = (now, used);
         self.left.set(account);
         account
+    }
+}
+
+impl CpuAccount {
+    /// From what is left; the rest is a debt.
+    fn pay(&mut self, cost: Duration) {
+        let owed = self.debt + cost;
+        (self.left, self.debt) = (self.left.saturating_sub(owed), owed.saturating_sub(self.left));
     }
 }
 

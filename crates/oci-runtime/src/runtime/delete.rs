@@ -4,7 +4,6 @@
 mod tests;
 
 use cgroups::KeptGroups;
-use cgroups::abandoned::remove_empty;
 use tracing::warn;
 
 use super::command::Arguments;
@@ -60,16 +59,10 @@ impl Container {
             (_, result) => result,
         };
         if deleted? == Deleted::WasUnknown {
-            self.remove_kept_groups().await;
+            // R6, T10: a restart in place that is given up has deleted the container without its groups.
+            self.remove_empty_groups(Operation::Delete).await;
         }
         Ok(())
-    }
-
-    /// R6, T10: a restart in place that is given up has deleted the container without its groups.
-    async fn remove_kept_groups(&self) {
-        if let Some(path) = self.cgroups_path() {
-            self.report_left_cgroup(Operation::Delete, remove_empty(&path).await);
-        }
     }
 
     /// `delete` of an ended container whose groups the next process shall be in (R6). Returns whether they are still there: where

@@ -27,21 +27,28 @@ impl Container {
         }
         // crun leaves the cgroup if the kernel lets it make no process there, as in a pid namespace whose process 1 has just been
         // killed (crun 1.21; K16). If it knows a container of this id, the cgroup is that one's.
-        if let Some(path) = self.cgroups_path()
-            && let Err(unknown) = self.regardless().state().await
+        if let Err(unknown) = self.regardless().state().await
             && unknown.is_not_found()
         {
-            self.report_left_cgroup(Operation::Create, remove_empty(&path).await);
+            self.remove_empty_groups(Operation::Create).await;
         }
     }
 
-    pub(super) fn report_left_cgroup(&self, operation: Operation, removed: io::Result<()>) {
+    /// Removes the groups that the runtime has left, and leaves those that have a process in them.
+    pub(super) async fn remove_empty_groups(&self, operation: Operation) {
+        if let Some(path) = self.cgroups_path() {
+            let removed = remove_empty(&path).await;
+            self.report_left_cgroup(operation, removed);
+        }
+    }
+
+    fn report_left_cgroup(&self, operation: Operation, removed: io::Result<()>) {
         if let Err(error) = removed {
             warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
         }
     }
 
-    pub(super) fn cgroups_path(&self) -> Option<String> {
+    fn cgroups_path(&self) -> Option<String> {
         self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path)
     }
 
