@@ -29,6 +29,8 @@ async fn run<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'n
     pod.start_all(&["app", "s1"]).await?;
     pod.wait_for("app", Exiting, 1, SOON).await?;
     pod.wait_for("s1", Started, 1, SOON).await?;
+    // containerd is killed next, and an exit that comes while 1.6 loads its pods is lost (docs/containerd.md, 6).
+    pod.wait_exited("app", SOON).await?;
     Ok(pod)
 }
 
