@@ -9,6 +9,7 @@ use std::{
     ffi::{CString, OsStr, c_int, c_void},
     fs::File,
     io,
+    mem::MaybeUninit,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::Path,
     ptr::null,
@@ -286,8 +287,9 @@ fn flag(kind: NamespaceKind) -> c_int {
     }
 }
 
-fn stack() -> Vec<u128> {
-    vec![0; STACK / size_of::<u128>()]
+/// Only what the child touches of it becomes memory.
+fn stack() -> Box<[MaybeUninit<u128>]> {
+    Box::new_uninit_slice(STACK / size_of::<u128>())
 }
 
 /// Makes a child that does `child`'s steps, and returns when it has executed its program or has ended.

@@ -95,7 +95,7 @@ fn open_inside(owner: BorrowedFd<'_>, kind: c_int, path: &'static CStr) -> io::R
 
 /// Runs the child to its end.
 fn run(request: &mut OpenRequest) -> io::Result<()> {
-    let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
+    let mut stack = Box::<[u128]>::new_uninit_slice(STACK / size_of::<u128>());
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     // Without a signal at its end it is no child that the reaper sees.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;

@@ -5,7 +5,7 @@
 
 use control_api::Past;
 use pod_lifecycle::{Action, Event, LineTarget, Reply, Request, Target};
-use threads::busy;
+use threads::{busy, stack};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -45,6 +45,7 @@ pub(crate) async fn run_until_empty(
             biased;
             Some(report) = reports.recv() => {
                 busy::during(report.name(), || on_report(&mut state, report));
+                stack::give_back();
             }
             Some(()) = stop.recv() => {
                 info!("asked to end by a signal: the pod is stopped in order");

@@ -12,4 +12,5 @@ pub mod at_once;
 pub mod busy;
 pub mod hand;
 pub mod helper_thread;
+pub mod stack;
 pub mod timer;

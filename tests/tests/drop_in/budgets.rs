@@ -18,7 +18,7 @@ const RESIDENT: u64 = 3_000;
 /// The same where hack/build had no musl: the pages of the C library are added.
 const RESIDENT_WITH_SHARED_LIBRARIES: u64 = 4_500;
 /// Memory in kB that the shim shares with no other: what one more pod costs.
-const PRIVATE_DIRTY: u64 = 600;
+const PRIVATE_DIRTY: u64 = 480;
 /// Threads when idle.
 const THREADS: u64 = 2;
 /// Open files of the head for a pod of pause and three containers, without those of their groups: 36 were seen. The pipes and fifos are the
