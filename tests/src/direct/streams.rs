@@ -23,7 +23,8 @@ pub enum Streams {
     All,
     /// stdin and stdout, of a terminal.
     Terminal,
-    /// The same, of a client that has nothing to write and is slow: it reads only when the test asks for the rest.
+    /// The same, of a client that has nothing to write and is slow: it reads only when the test asks for the rest. Its
+    /// pipe holds one page.
     SlowTerminal,
     /// `file://` for stdout and stderr.
     File,
@@ -90,9 +91,12 @@ impl Ends {
             (ends.stdout, ends.stdin) = (text(&path), text(&input));
             // Opened and closed: it has ended.
             drop(writer(input));
+            let pipe = of_one_page(&path)?;
             let (go, gate) = std::sync::mpsc::channel();
             ends.go = Some(go);
             ends.output = reader_behind(path, move || {
+                // It can write, and would keep the stream from its end.
+                drop(pipe);
                 // Its other end is dropped, never used.
                 let _ = gate.recv();
             });
@@ -173,6 +177,14 @@ impl Ends {
         let [output, errors] = texts;
         Ok((output, errors))
     }
+}
+
+/// Opens a named pipe, and makes it hold one page: a longer one holds as many pieces as it has pages, so how many bytes go in
+/// depends on how fast they come.
+fn of_one_page(path: &Path) -> Result<File> {
+    let pipe = OpenOptions::new().read(true).write(true).open(path)?;
+    nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096)).context("a pipe of one page")?;
+    Ok(pipe)
 }
 
 fn text(path: &Path) -> String {

@@ -207,10 +207,10 @@ pub async fn a_child_holds_the_output(run: &mut Run) -> Result<()> {
 }
 
 /// D4: the client's input has ended, and its reader is slower than the program, as in containerd's
-/// TestContainerExecLargeOutputWithTTY. More is written than a pipe holds, so the end of it is in the terminal when the process
-/// exits.
+/// TestContainerExecLargeOutputWithTTY. More is written than the client's pipe and a shim's read hold, and less than the terminal
+/// holds besides, so the end of it is in the terminal when the process exits.
 pub async fn d4_the_last_output_of_a_terminal_for_a_slow_client(run: &mut Run) -> Result<()> {
-    let much = "stty raw; head -c 70000 /dev/zero | tr '\\0' x; echo; echo the end";
+    let much = "stty raw; head -c 9000 /dev/zero | tr '\\0' x; echo; echo the end";
     run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
     run.line("c").await;
     run.exec("c/e", Exec::shell(much).streams(Streams::SlowTerminal)).await?;
