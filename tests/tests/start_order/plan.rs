@@ -160,7 +160,7 @@ async fn s8_what_is_not_in_the_plan_is_not_held() -> Result<()> {
     pod.remove().await
 }
 
-/// S8: `*=main` makes all other containers mains, but never a debug container, which must start in a stuck pod.
+/// S8: `*=main` makes all other containers mains, but never one of `kubectl debug`, which must start in a stuck pod.
 #[tokio::test]
 async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -169,11 +169,11 @@ async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
         .annotate("ready.proxy", &ready_in_run("proxy", 1, "period=100ms"))
         .container(Program::new("proxy"))
         .container(Program::new("app"))
-        .container(Program::new("debug").annotate("io.kubernetes.container.type", "ephemeral"))
+        .container(Program::new("debugger-x7k2p"))
         .run(&node, Runtime::Podshim)
         .await?;
-    pod.start_all(&["app", "debug"]).await?;
-    wait_started(&pod, &["debug"]).await?;
+    pod.start_all(&["app", "debugger-x7k2p"]).await?;
+    wait_started(&pod, &["debugger-x7k2p"]).await?;
     wait::quiet_time(seconds(1)).await;
     pod.timeline()?.doesnt_start("app")?;
     pod.start("proxy").await?;
@@ -215,11 +215,10 @@ async fn s10_s11_roles_written_one_by_one_are_a_plan() -> Result<()> {
 #[tokio::test]
 async fn s9_an_aware_kubelet_waits_for_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
-    let native = |name| Program::new(name).annotate("io.kubernetes.container.type", "init");
     let mut pod = Pod::new("s9")
         .annotate("plan", "s1=sidecar, i1=init, app=main")
-        .container(native("s1"))
-        .container(native("i1").exits(0))
+        .container(Program::new("s1"))
+        .container(Program::new("i1").exits(0))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;

@@ -214,7 +214,8 @@ async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
 #[tokio::test]
 async fn r6_a_debug_container_joins_the_live_process() -> Result<()> {
     let node = Containerd::connect().await?;
-    let debug = Program::new("debug").annotate("io.kubernetes.container.type", "ephemeral");
+    // As `kubectl debug` names its containers.
+    let debug = Program::new("debugger-x7k2p");
     let mut pod = Pod::new("r6-debug")
         .annotate("plan", "s1=sidecar, app=main")
         .container(Program::new("s1"))
@@ -225,10 +226,10 @@ async fn r6_a_debug_container_joins_the_live_process() -> Result<()> {
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
     crash(&node, &pod, 2).await?;
-    pod.start("debug").await?;
-    wait_started(&pod, &["debug"]).await?;
+    pod.start("debugger-x7k2p").await?;
+    wait_started(&pod, &["debugger-x7k2p"]).await?;
     let namespace = async |name| anyhow::Ok(pod.exec(name, &["readlink", "/proc/self/ns/pid"]).await?.stdout);
-    let (target, joined) = (namespace("s1").await?, namespace("debug").await?);
+    let (target, joined) = (namespace("s1").await?, namespace("debugger-x7k2p").await?);
     ensure!(target == joined && target.starts_with("pid:"), "{target:?}, {joined:?}");
     pod.remove().await
 }
