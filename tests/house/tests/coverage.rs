@@ -305,6 +305,28 @@ fn every_rule_and_every_case_has_its_tests() {
     assert!(written == page, "docs/coverage.md is stale: run its first line's command");
 }
 
+/// A stranger reads the first sentences, and knows the rules.
+#[test]
+fn a_rule_begins_with_one_short_sentence() {
+    const MOST: usize = 140;
+    let page = fs::read_to_string(root().join("docs/rules.md")).expect("docs/rules.md");
+    let mut long = Vec::new();
+    for (_, entry) in entries(&page)
+        .iter()
+        .filter(|(section, _)| section.len() == 2 && section.starts_with(|c| RULES.contains(c)))
+    {
+        let mut text = entry.trim_start_matches("* ");
+        while let Some((_, rest)) = text.strip_prefix("**").and_then(|rest| rest.split_once("**")) {
+            text = rest.trim_start_matches([',', ' ']);
+        }
+        let first = text.split(". ").next().unwrap_or_default();
+        if first.chars().count() > MOST {
+            long.push(first.to_owned());
+        }
+    }
+    assert!(long.is_empty(), "more than {MOST} letters:\n{}", long.join("\n"));
+}
+
 /// J5 and ks-J5 are two things: a test bears no id that its page does not have, and no file writes a case like a rule.
 #[test]
 fn rules_and_cases_are_kept_apart() {
