@@ -110,6 +110,66 @@ fn no_package_is_built_twice_without_a_reason() {
     assert!(unused.is_empty(), "deny.toml has reasons for what is not built twice: {unused:?}");
 }
 
+/// Clippy's `incompatible_msrv` holds a crate's code to the version that its manifest says.
+#[test]
+fn every_crate_says_for_which_rust_it_is() {
+    let manifest =
+        Document::parse(fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml")).expect("TOML");
+    let workspace = manifest.get("workspace").expect("a workspace");
+    for folder in strings(workspace.get("members")) {
+        let text = fs::read_to_string(root().join(&folder).join("Cargo.toml")).expect("a manifest");
+        assert!(text.contains("\nrust-version.workspace = true\n"), "{folder} says no rust-version");
+        assert!(text.contains("\n[lints]\nworkspace = true\n"), "{folder} has not the workspace's lints");
+    }
+}
+
+/// The fuzz targets are a workspace of their own (they need a nightly compiler), whose lock file no other build reads.
+#[test]
+fn the_lock_of_the_fuzz_targets_is_that_of_the_crates() {
+    let packages = |lock: &str| {
+        let text = fs::read_to_string(root().join(lock)).expect(lock);
+        let lock = Document::parse(text).expect("TOML");
+        let packages = lock.get("package").and_then(Item::as_array_of_tables).expect("packages");
+        let found = packages.iter().map(|package| {
+            let name = package.get("name").and_then(Item::as_str).unwrap_or_default().to_owned();
+            // A version stands beside a name that is there twice.
+            let needs = strings(package.get("dependencies"));
+            (
+                name,
+                needs
+                    .iter()
+                    .filter_map(|one| Some(one.split(' ').next()?.to_owned()))
+                    .collect::<BTreeSet<_>>(),
+            )
+        });
+        found.collect::<BTreeMap<_, _>>()
+    };
+    let of_fuzz = packages("fuzz/Cargo.lock");
+    let mut seen = 0;
+    for (name, locked) in of_fuzz.iter().filter(|(name, _)| root().join("crates").join(name).exists()) {
+        let manifest =
+            fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest");
+        let manifest = Document::parse(manifest).expect("TOML");
+        let keys = |table: &str| {
+            let table = manifest.get(table).and_then(Item::as_table_like);
+            // What is optional is of a feature that only tests ask for.
+            table
+                .into_iter()
+                .flat_map(|table| table.iter())
+                .filter(|(_, item)| item.get("optional").is_none())
+                .map(|(key, _)| key.to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let needs: BTreeSet<_> = keys("dependencies").union(&keys("build-dependencies")).cloned().collect();
+        assert!(
+            needs.is_subset(locked),
+            "fuzz/Cargo.lock: {name} needs {needs:?}: run `cargo metadata` in fuzz"
+        );
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} crates");
+}
+
 #[test]
 fn a_licence_is_read_as_it_is_written() {
     let allowed = BTreeSet::from(["MIT", "Unicode-3.0"].map(str::to_owned));
