@@ -2,14 +2,11 @@
 //!
 //! Owns how to recognize each kind of file, and the checks of the node's. `manifests` owns those of pods.
 
-pub mod containerd_config;
-pub mod node_file;
-
 use manifests::check::{CheckContext, check_manifests};
 use manifests::finding::Finding;
 use manifests::source::Source;
-
-use crate::node::{FIRST_WITH_SHIM, Release};
+use node_setup::node::{FIRST_WITH_SHIM, Release};
+use node_setup::{containerd_config, node_file};
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -94,7 +94,7 @@ pub enum Command {
     #[command(hide = true)]
     HasRuntime(install::HasRuntimeArguments),
     /// call systemctl on the node
-    #[command(hide = true, name = crate::install::host::ON_HOST)]
+    #[command(hide = true, name = node_setup::install::host::ON_HOST)]
     OnHost(install::OnHostArguments),
     /// print the names of pods, for completions
     #[command(hide = true)]

@@ -7,17 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
-pub mod bounded;
 pub mod check;
 pub mod commands;
-pub mod doctor;
+pub mod diff;
 pub mod drain;
 pub mod events;
 pub mod finding_text;
-pub mod glob;
-pub mod install;
 pub mod metrics;
-pub mod node;
 pub mod outcome;
 pub mod output;
 pub mod past;
@@ -26,7 +22,6 @@ pub mod pods;
 pub mod question;
 pub mod reference;
 pub mod shims;
-pub mod signals;
 pub mod source;
 pub mod spans;
 pub mod terminal;

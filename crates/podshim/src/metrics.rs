@@ -99,6 +99,10 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
             let _ = writeln!(text, "podshim_pod_processor_seconds{{{labels},for=\"{name}\"}} {time}");
         }
     }
+    gauges_of_containers(text, pods);
+}
+
+fn gauges_of_containers(text: &mut String, pods: &[&PodReport]) {
     let of_container = |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state_word));
     containers(text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";

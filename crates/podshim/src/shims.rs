@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
+use node_setup::install::root::{Reached, Root};
 use node_state::entry::{Entry, FILE};
 use node_state::paths::STATE_ROOT;
-
-use crate::install::root::{Reached, Root};
 
 /// How long a shim may take to answer: it answers from its tables, whatever its pod does.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use containerd::{DEFAULT, SANDBOXES};
-use podshim::install::notes::{REFUSED, RESTARTED};
+use node_setup::install::notes::{REFUSED, RESTARTED};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const K3S: &str = "/var/lib/rancher/k3s/agent/etc/containerd";

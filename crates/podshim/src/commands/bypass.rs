@@ -1,9 +1,9 @@
 //! `podshim bypass`: the quick way back for a node whose pods podshim harms, and its undoing.
 
 use clap::Args;
+use node_setup::install::{self, InstallError};
 
 use super::install::{ChangeArguments, carry_out, then_restart};
-use crate::install::{self, InstallError};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::print;
 

@@ -4,12 +4,12 @@ use std::io::stdout;
 
 use clap::Args;
 use manifests::finding::{Finding, Severity};
+use node_setup::node::Release;
 use serde::Serialize;
 
 use crate::arguments::{ContextArguments, FileArguments, ResultArguments};
 use crate::check::{FileKind, check};
 use crate::finding_text::show;
-use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, print, print_json};
 use crate::source;

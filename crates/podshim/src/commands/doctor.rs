@@ -4,13 +4,13 @@ use std::io::stdout;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use node_setup::doctor::{Check, NodeUnderTest, Status, examine};
+use node_setup::install::place;
+use node_setup::install::root::Root;
+use node_setup::node::Release;
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
-use crate::doctor::{Check, NodeUnderTest, Status, examine};
-use crate::install::place;
-use crate::install::root::Root;
-use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, print, print_json};
 

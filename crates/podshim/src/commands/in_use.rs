@@ -4,9 +4,10 @@
 
 use std::fmt::Display;
 
-use crate::install::cri::Sandbox;
-use crate::install::running::{default_runtime, sandboxes};
-use crate::install::{self, Layout};
+use node_setup::install::cri::Sandbox;
+use node_setup::install::running::{default_runtime, sandboxes};
+use node_setup::install::{self, Layout};
+
 use crate::outcome::CommandError;
 use crate::pods::{PodReport, PodState};
 use crate::shims;

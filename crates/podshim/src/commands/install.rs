@@ -6,26 +6,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use node_setup::bounded::Bound;
+use node_setup::containerd_config::LOST_WITH_SHIM;
+use node_setup::install::containerd::{FileVersion, Sandboxer};
+use node_setup::install::files::{self, FileChange};
+use node_setup::install::give_back::{Configuration, Undo};
+use node_setup::install::host::{Drain, Units};
+use node_setup::install::label::{Labels, node_name};
+use node_setup::install::place::{self, Distribution, Restart};
+use node_setup::install::root::Root;
+use node_setup::install::running::{self, Daemon};
+use node_setup::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
+use node_setup::install::{self, Layout, Programs, ReferenceText, cri, host, notes};
+use node_setup::node::{FIRST_WITH_SHIM, Release};
+use node_setup::signals::Signals;
 
 use super::in_use::{self, NodeState};
 use crate::arguments::duration_or_seconds;
-use crate::bounded::Bound;
-use crate::check::containerd_config::LOST_WITH_SHIM;
-use crate::install::containerd::{FileVersion, Sandboxer};
-use crate::install::files::{self, FileChange};
-use crate::install::give_back::{Configuration, Undo};
-use crate::install::host::{Drain, Units};
-use crate::install::label::{Labels, node_name};
-use crate::install::place::{self, Distribution, Restart};
-use crate::install::root::Root;
-use crate::install::running::{self, Daemon};
-use crate::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
-use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host, notes};
-use crate::node::{FIRST_WITH_SHIM, Release};
+use crate::diff;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, print};
 use crate::question::{Answer, ask};
-use crate::signals::Signals;
 
 const INSTALL: &str = "install";
 const UNINSTALL: &str = "uninstall";
@@ -258,12 +259,12 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     let programs = Programs { shim, command };
     let changes =
         install::install(&layout, &programs, reference, version, arguments.sandboxer).map_err(failed)?;
-    let confirmation = arguments.common.change.confirmation();
     if layout.found.distribution != Distribution::Containerd {
         let name = layout.found.distribution.name();
         print(&format!("Found {name}: the runtime belongs into {}\n", layout.found.place.file().display()))?;
     }
     if !arguments.stay {
+        let confirmation = arguments.common.change.confirmation();
         let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
         let drain = match (made, node) {
             (Made::All | Made::Nothing, NodeState::Here | NodeState::Mounted) => {
@@ -276,7 +277,16 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
         }
         return Ok(made.outcome());
     }
-    let stay = stay(arguments, &layout, &changes)?;
+    install_and_stay(arguments, &layout, &changes)
+}
+
+/// Runs `podshim install --stay`.
+fn install_and_stay(
+    arguments: &InstallArguments,
+    layout: &Layout,
+    changes: &[FileChange],
+) -> Result<Outcome, CommandError> {
+    let stay = stay(arguments, layout, changes)?;
     let failed = |error: StayError| CommandError::Input(error.to_string());
     // Before the changes: a signal during them shall wait until they are made.
     let signals = Signals::take()?;
@@ -293,11 +303,11 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
              changed"
         )));
     }
-    let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
+    let made = carry_out(changes, arguments.common.change.confirmation(), INSTALL, "installed already")?;
     if made == Made::Declined {
         return Ok(made.outcome());
     }
-    start_drain(&layout, made, Some(&signals))?;
+    start_drain(layout, made, Some(&signals))?;
     stay.run(&signals, |line| print(&format!("{line}\n"))).map_err(failed)?;
     Ok(Outcome::Success)
 }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
 use clap::Args;
+use node_setup::signals::{Signals, WaitResult};
 use node_state::totals;
 
 use crate::metrics::{exposition, older_format};
 use crate::output::print;
 use crate::pods::PodReport;
 use crate::shims::{self, FindError};
-use crate::signals::{Signals, WaitResult};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\

@@ -83,6 +83,11 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
         counts,
         &[(String::new(), Count::BudgetOverruns)],
     );
+    durations(text, counts);
+    of_node(text, counts);
+}
+
+fn durations(text: &mut String, counts: &ByNamespace) {
     by_role_histogram(
         text,
         "podshim_gate_wait_seconds",
@@ -97,7 +102,6 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
         counts,
         Measure::Stop,
     );
-    of_node(text, counts);
 }
 
 /// What is the node's matter: summed over all namespaces.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cel::{Context, Env, Value as Cel};
 use manifests::yaml::Node;
-use podshim::install::label::LABEL;
+use node_setup::install::label::LABEL;
 use serde_json::{Value, json};
 
 use super::objects;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manifests::yaml::{Node, documents};
+use node_setup::install::containerd::HANDLER;
+use node_setup::install::label::LABEL;
 use podshim::commands::table;
-use podshim::install::containerd::HANDLER;
-use podshim::install::label::LABEL;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/kubernetes")

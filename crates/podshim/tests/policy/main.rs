@@ -17,9 +17,9 @@ use manifests::manifest;
 use manifests::source::Source;
 use manifests::translate::{Target, translate};
 use manifests::yaml::{Node, documents};
+use node_setup::install::containerd::HANDLER;
 use pod_spec::{Order, Others, Plan, RestartPolicy, Role};
 use podshim::check::{FileKind, check};
-use podshim::install::containerd::HANDLER;
 use serde_json::{Value, json};
 
 use admission::{Admitted, Policy, directory, objects, pod};

@@ -7,8 +7,8 @@ use manifests::source::Source;
 use node_state::paths::{DRAINING_FILE, NODE_FILE};
 
 use super::report::Report;
-use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
+use crate::node_file as node_file_check;
 
 /// The first kernel with pidfd_open, which podshim needs to wait for processes and signal them without a race.
 const OLDEST_KERNEL: Release = Release { major: 5, minor: 3 };

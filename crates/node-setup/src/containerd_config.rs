@@ -12,7 +12,7 @@ use crate::glob;
 use crate::node::Release;
 
 /// What a node loses with `sandboxer = "shim"` (CONTRACT §5).
-pub(crate) const LOST_WITH_SHIM: &str = "cAdvisor's figures of pod networks, one SELinux level for a pod, and containerd's default \
+pub const LOST_WITH_SHIM: &str = "cAdvisor's figures of pod networks, one SELinux level for a pod, and containerd's default \
                                          sysctls but for sandbox-sysctls in /etc/podshim/config.toml";
 /// The plugin that has the runtimes, by the file's version.
 const PLUGINS: [(i64, &str); 2] = [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")];

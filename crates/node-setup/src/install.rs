@@ -7,7 +7,6 @@
 pub mod bypass;
 pub mod containerd;
 pub mod cri;
-pub mod diff;
 pub mod files;
 pub mod give_back;
 pub mod host;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
-use crate::check::containerd_config;
+use crate::containerd_config;
 use crate::glob;
 
 /// A runtime's name in containerd's configuration, and the RuntimeClass's handler.

@@ -1,6 +1,7 @@
 //! Shows how a file will change, before anything is changed.
 
-use super::files::{Content, FileChange};
+use node_setup::install::files::{Content, FileChange};
+
 use crate::output::{ColorMode, Colour};
 
 /// New files of so many lines are podshim's own texts: only their names are shown.

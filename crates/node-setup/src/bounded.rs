@@ -50,6 +50,10 @@ pub enum WaitEnd {
     clippy::disallowed_methods,
     reason = "the reaper and the clock are the shim's; this is another program"
 )]
+/// Runs the program until it ends, or until the bound or a signal ends it.
+///
+/// # Errors
+/// The program cannot be started or waited for.
 pub fn run(command: &mut Command, bound: Bound<'_>) -> io::Result<WaitEnd> {
     let begin = Instant::now();
     let mut running = Running { child: command.spawn()? };

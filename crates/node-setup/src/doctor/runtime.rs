@@ -8,7 +8,7 @@ use manifests::source::Source;
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use super::report::{Report, Status};
-use crate::check::containerd_config;
+use crate::containerd_config;
 use crate::install::containerd::{FileVersion, RuntimePlace, section};
 use crate::install::root::Root;
 use crate::install::{self, bypass, containerd as config_text};
