@@ -2,18 +2,15 @@
 //!
 //! Owns the making. What removes them is `cgroup::abandoned`, for no OCI runtime knows of them.
 
-use std::{
-    collections::BTreeSet,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use cgroups::{Cgroup, CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 use nix::unistd::{Pid, write};
 
-use super::limits::settings::{PERIOD_OF_V1, QUOTA_OF_V1, Setting};
-use super::limits::{CpuTime, Limits};
+use super::limits::{CpuTime, Limits, PERIOD_OF_V1, QUOTA_OF_V1, Setting};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.
 const CONTROLLERS: [&str; 15] = [
@@ -108,7 +105,7 @@ impl Groups {
         let group = self.0.iter().find(|group| is_v2 || group.has(controller));
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
-        let path = group.ok_or_else(missing)?.directory.join(&**file);
+        let path = group.ok_or_else(missing)?.directory.join(file);
         // Without O_CREAT, for which the kernel answers that the caller has no right to make a file where it has none.
         let opened = OpenOptions::new().write(true).open(&path);
         opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| with_path(&path, &error))
@@ -226,20 +223,18 @@ fn in_order(
     version: CgroupVersion,
     mut write: impl FnMut(&Setting) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut again = Vec::new();
-    for setting in limits.settings(version).map_err(io::Error::other)? {
+    let mut again = None;
+    for setting in limits.settings(version) {
         match write(&setting) {
             Err(error)
                 if error.kind() == io::ErrorKind::InvalidInput && limits.waits_for_another(&setting) =>
             {
-                again.push(setting);
+                again = Some(setting);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && limits.is_implied(&setting) => {}
             written => written?,
         }
     }
-    // A period waits for its quota, which may wait for its burst.
-    again.iter().rev().try_for_each(write)
+    again.iter().try_for_each(write)
 }
 
 fn with_path(path: &Path, error: &io::Error) -> io::Error {
@@ -282,7 +277,7 @@ mod tests {
     ) -> io::Result<String> {
         let mut done = String::new();
         in_order(&understood(document).unwrap(), version, |setting| {
-            if let Some(refused) = kernel(&setting.file, &done) {
+            if let Some(refused) = kernel(setting.file, &done) {
                 return Err(refused.into());
             }
             done += &format!("{}={} ", setting.file, setting.text);
@@ -299,48 +294,12 @@ mod tests {
                 needs.iter().any(has_to_wait).then_some(io::ErrorKind::InvalidInput)
             }
         };
-        let memory = json!({"memory": {"limit": 50, "swap": 60}});
-        let found = written(
-            CgroupVersion::V1,
-            &memory,
-            waits(&[("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")]),
-        );
-        assert_eq!(found.unwrap(), "memory.memsw.limit_in_bytes=60 memory.limit_in_bytes=50 ");
-        let cpu = json!({"cpu": {"period": 5000, "quota": 2000, "burst": 1000}});
-        let needs =
-            waits(&[("cpu.cfs_period_us", "cpu.cfs_quota_us"), ("cpu.cfs_quota_us", "cpu.cfs_burst_us")]);
+        let cpu = json!({"cpu": {"period": 5000, "quota": 2000}});
+        let needs = waits(&[("cpu.cfs_period_us", "cpu.cfs_quota_us")]);
         let found = written(CgroupVersion::V1, &cpu, needs).unwrap();
-        assert_eq!(found, "cpu.cfs_burst_us=1000 cpu.cfs_quota_us=2000 cpu.cfs_period_us=5000 ");
-        let found = written(CgroupVersion::V2, &cpu, waits(&[("cpu.max", "cpu.max.burst")])).unwrap();
-        assert_eq!(found, "cpu.max.burst=1000 cpu.max=2000 5000 ");
-        let realtime = json!({"cpu": {"realtimePeriod": 5000, "realtimeRuntime": 500}});
-        let needs = waits(&[("cpu.rt_period_us", "cpu.rt_runtime_us")]);
-        let found = written(CgroupVersion::V1, &realtime, needs).unwrap();
-        assert_eq!(found, "cpu.rt_runtime_us=500 cpu.rt_period_us=5000 ");
+        assert_eq!(found, "cpu.cfs_quota_us=2000 cpu.cfs_period_us=5000 ");
         // One that no other limit helps.
         let pids = |file: &str, _: &str| (file == "pids.max").then_some(io::ErrorKind::InvalidInput);
         assert!(written(CgroupVersion::V2, &json!({"pids": {"limit": 5}}), pids).is_err());
-    }
-
-    #[test]
-    fn a_file_that_the_caller_does_not_name_may_be_missing() {
-        let lacks = |missing: &'static str| {
-            move |file: &str, _: &str| file.contains(missing).then_some(io::ErrorKind::NotFound)
-        };
-        for (document, missing, found) in [
-            (json!({"memory": {"limit": -1}}), "swap", Some("memory.max=max ")),
-            (json!({"memory": {"limit": 5, "swap": 5}}), "swap", Some("memory.max=5 ")),
-            (json!({"memory": {"limit": 5, "swap": 6}}), "swap", None),
-            (json!({"unified": {"memory.swap.max": "0"}}), "swap", None),
-            (
-                json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}),
-                "rsvd",
-                Some("hugetlb.2MB.max=0 "),
-            ),
-            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}), "hugetlb", None),
-        ] {
-            let written = written(CgroupVersion::V2, &document, lacks(missing)).ok();
-            assert_eq!(written.as_deref(), found, "{document}");
-        }
     }
 }

@@ -1,44 +1,28 @@
 //! The limits of a sandbox's control groups, as a spec or an Update names them.
 //!
-//! Owns which of them podshim sets itself. `settings` says each in the words of cgroup v1 and v2, `properties` in systemd's. Writes
-//! nothing.
+//! Owns which of them podshim sets itself, the five that CRI sets for a sandbox, and how each cgroup version and systemd say them.
+//! Writes nothing.
 
-mod properties;
-pub(super) mod settings;
-
+use cgroups::CgroupVersion;
 use serde_json::Value;
 
-use super::field::is_empty;
+use super::field::{NotUnderstood, is_empty, not_done};
+use crate::systemd::{Property, PropertyValue};
 
 /// The period of a CPU quota if none is given, in microseconds: the kernel's and systemd's.
 const USUAL_PERIOD: u64 = 100_000;
 
-/// The limits that podshim writes itself: of those that `runc update` changes all but block devices', and huge pages. Those of devices
-/// are not among them: a sandbox has no device and can make none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) const PERIOD_OF_V1: &str = "cpu.cfs_period_us";
+pub(super) const QUOTA_OF_V1: &str = "cpu.cfs_quota_us";
+
+/// The limits that podshim writes itself. CRI sets no other for a process that does nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     shares: Option<u64>,
     quota: Option<i64>,
     period: Option<u64>,
-    burst: Option<u64>,
-    idle: Option<i64>,
-    realtime_period: Option<u64>,
-    realtime_runtime: Option<i64>,
-    cpus: Option<String>,
-    memory_nodes: Option<String>,
     memory: Option<i64>,
-    reservation: Option<i64>,
-    /// As v1 has it: memory and swap together.
-    swap: Option<i64>,
     pids: Option<i64>,
-    /// The size of the pages as the kernel names it, and how many bytes.
-    huge_pages: Vec<(String, u64)>,
-    /// Files of v2, and what is written to them after all others. `cpu.max`, `cpu.max.burst` and `cpu.idle` are among the fields above.
-    unified: Vec<(String, String)>,
-    /// The first field that v1 does not have.
-    needs_v2: Option<String>,
-    /// The first field that CRI does not set for a sandbox.
-    beyond_cri: Option<String>,
 }
 
 /// How much processor time a group has, in microseconds: `quota` in each `period`. A quota that is not positive is none.
@@ -51,111 +35,67 @@ pub struct CpuTime {
 impl CpuTime {
     /// As the kernel has it in `cpu.max`.
     pub(super) fn of_v2(text: &str) -> Option<Self> {
-        let (quota, period) = quota_and_period(text)?;
-        Some(Self { quota, period: period? })
+        let (quota, period) = text.trim().split_once(' ')?;
+        let quota = if quota == "max" { -1 } else { quota.parse().ok()? };
+        Some(Self { quota, period: period.parse().ok()? })
     }
 }
 
-/// As `cpu.max` takes them; without a period the group keeps its own.
-fn quota_and_period(text: &str) -> Option<(i64, Option<u64>)> {
-    let mut words = text.split_whitespace();
-    let quota = match words.next()? {
-        "max" => -1,
-        quota => quota.parse().ok().filter(|quota| *quota > 0)?,
-    };
-    let period = words.next().map(|period| period.parse().ok().filter(|period| *period > 0));
-    let period = if let Some(period) = period { Some(period?) } else { None };
-    words.next().is_none().then_some((quota, period))
+/// A limit: its file in the group, in v1 below the directory of `controller`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) controller: &'static str,
+    pub(super) file: &'static str,
+    pub(super) text: String,
 }
 
-/// Reads `linux.resources`, or the document of an Update.
+impl Setting {
+    fn new(controller: &'static str, file: &'static str, text: impl ToString) -> Self {
+        Self { controller, file, text: text.to_string() }
+    }
+}
+
+/// Reads `linux.resources`, or the document of an Update. The rules for devices are no limits of podshim's: a sandbox has no device
+/// and can make none.
 ///
 /// # Errors
 /// The field that podshim does not write itself.
-pub fn understood(resources: &Value) -> Result<Limits, String> {
+pub fn understood(resources: &Value) -> Result<Limits, NotUnderstood> {
     let mut limits = Limits::default();
     let parts = match resources {
         Value::Null => None,
-        parts => Some(parts.as_object().ok_or("linux.resources is not done by podshim itself")?),
+        parts => Some(parts.as_object().ok_or_else(|| not_done("linux.resources"))?),
     };
     for (part, fields) in parts.into_iter().flatten().filter(|(part, _)| *part != "devices") {
-        let refused = |field: &str| format!("linux.resources.{part}{field} is not done by podshim itself");
-        match (part.as_str(), fields) {
-            (_, fields) if is_empty(fields) && !fields.is_object() => {}
-            ("hugepageLimits", Value::Array(entries)) => {
-                let pages = entries.iter().map(huge_pages).collect::<Option<_>>();
-                limits.huge_pages = pages.ok_or_else(|| refused(""))?;
-                limits.beyond_cri.get_or_insert_with(|| part.clone());
-            }
-            (_, Value::Object(fields)) => {
+        let refused = |field: &str| not_done(&format!("linux.resources.{part}{field}"));
+        match fields {
+            Value::Object(fields) => {
                 for (field, value) in fields.iter().filter(|(field, value)| says_something(field, value)) {
                     limits.take(part, field, value).ok_or_else(|| refused(&format!(".{field}")))?;
-                    if !OF_CRI.contains(&(part.as_str(), field.as_str())) {
-                        limits.beyond_cri.get_or_insert_with(|| format!("{part}.{field}"));
-                    }
-                    if part == "unified" {
-                        limits.needs_v2.get_or_insert_with(|| field.clone());
-                    }
                 }
             }
+            fields if is_empty(fields) => {}
             _ => return Err(refused("")),
         }
     }
     Ok(limits)
 }
 
-/// What CRI may set for a sandbox.
-const OF_CRI: [(&str, &str); 5] =
-    [("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("pids", "limit")];
-
 /// For most fields zero means unset.
 fn says_something(field: &str, value: &Value) -> bool {
     ["burst", "idle", "swappiness"].contains(&field) && value.is_number() || !is_empty(value)
 }
 
-/// Whether it is a file of a group, as CONTROLLER.PARAMETER.
-fn is_of_controller(file: &str) -> bool {
-    let controller = file.split_once('.').map(|(controller, _)| controller);
-    controller.is_some_and(|name| !name.is_empty() && name != "cgroup") && !file.contains('/')
-}
-
-fn huge_pages(entry: &Value) -> Option<(String, u64)> {
-    let entry = entry.as_object().filter(|entry| entry.len() == 2)?;
-    let size = entry.get("pageSize")?.as_str()?;
-    // It becomes part of a file's name.
-    let is_size = !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_size.then_some((size.to_owned(), entry.get("limit")?.as_u64()?))
-}
-
 impl Limits {
     /// `None` for a field that podshim does not write itself, or a value that is not its.
     fn take(&mut self, part: &str, field: &str, value: &Value) -> Option<()> {
-        // The kernel would take an empty text for another value, or not see it.
-        let text = || value.as_str().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        // The only negative number that the kernel takes.
-        let bytes = || value.as_i64().filter(|bytes| *bytes >= -1);
         match (part, field) {
             ("cpu", "shares") => self.shares = Some(value.as_u64()?),
             ("cpu", "quota") => self.quota = Some(value.as_i64()?),
             ("cpu", "period") => self.period = Some(value.as_u64()?),
-            ("cpu", "burst") => self.burst = Some(value.as_u64()?),
-            ("cpu", "idle") => self.idle = Some(value.as_i64()?),
-            ("cpu", "realtimePeriod") => self.realtime_period = Some(value.as_u64()?),
-            ("cpu", "realtimeRuntime") => self.realtime_runtime = Some(value.as_i64()?),
-            ("cpu", "cpus") => self.cpus = Some(text()?),
-            ("cpu", "mems") => self.memory_nodes = Some(text()?),
-            ("memory", "limit") => self.memory = Some(bytes()?),
-            ("memory", "reservation") => self.reservation = Some(bytes()?),
-            ("memory", "swap") => self.swap = Some(bytes()?),
+            // The only negative number that the kernel takes is -1.
+            ("memory", "limit") => self.memory = Some(value.as_i64().filter(|bytes| *bytes >= -1)?),
             ("pids", "limit") => self.pids = Some(value.as_i64()?),
-            ("unified", "cpu.max") => {
-                let (quota, period) = quota_and_period(value.as_str()?)?;
-                (self.quota, self.period) = (Some(quota), period.or(self.period));
-            }
-            ("unified", "cpu.max.burst") => self.burst = Some(text()?.parse().ok()?),
-            ("unified", "cpu.idle") => self.idle = Some(text()?.parse().ok()?),
-            // The group's processes and their state are podshim's.
-            ("unified", file) if is_of_controller(file) => self.unified.push((field.to_owned(), text()?)),
             _ => return None,
         }
         Some(())
@@ -166,10 +106,10 @@ impl Limits {
     pub fn beside(&self, of_group: impl FnOnce() -> Option<CpuTime>) -> Self {
         let needs_other = self.quota.is_some() != self.period.is_some();
         let Some(of_group) = needs_other.then(of_group).flatten() else {
-            return self.clone();
+            return *self;
         };
         let quota = self.quota.or(Some(of_group.quota));
-        Self { quota, period: self.period.or(Some(of_group.period)), ..self.clone() }
+        Self { quota, period: self.period.or(Some(of_group.period)), ..*self }
     }
 
     /// Whether its period is not the usual one.
@@ -177,58 +117,95 @@ impl Limits {
         self.period.is_some_and(|period| period != USUAL_PERIOD)
     }
 
-    /// The first field that CRI does not set for a sandbox. At Create it is the OCI runtime's, whose releases differ in it.
-    pub(super) fn beyond_cri(&self) -> Option<&str> {
-        self.beyond_cri.as_deref()
+    /// What is written in that version, in this order. Quota and period are one file of v2: [`Self::beside`] has filled in the one
+    /// that the caller does not name.
+    pub(super) fn settings(&self, version: CgroupVersion) -> Vec<Setting> {
+        let time = self.quota.is_some() || self.period.is_some();
+        let time = time.then(|| {
+            let quota = or_max(self.quota.unwrap_or(-1));
+            format!("{quota} {}", self.period.unwrap_or(USUAL_PERIOD))
+        });
+        let pids = self.pids.map(|count| Setting::new("pids", "pids.max", or_max(count)));
+        let settings = match version {
+            CgroupVersion::V1 => [
+                self.shares.map(|shares| Setting::new("cpu", "cpu.shares", shares)),
+                self.period.map(|period| Setting::new("cpu", PERIOD_OF_V1, period)),
+                self.quota.map(|quota| Setting::new("cpu", QUOTA_OF_V1, quota)),
+                self.memory.map(|bytes| Setting::new("memory", "memory.limit_in_bytes", bytes)),
+                pids,
+            ],
+            CgroupVersion::V2 => [
+                self.shares.map(|shares| Setting::new("cpu", "cpu.weight", weight(shares))),
+                time.map(|time| Setting::new("cpu", "cpu.max", time)),
+                self.memory.map(|bytes| Setting::new("memory", "memory.max", or_max(bytes))),
+                pids,
+                None,
+            ],
+        };
+        settings.into_iter().flatten().collect()
     }
+
+    /// Whether the kernel may refuse a setting until the one after it is written: a shorter period while the old quota is more than
+    /// the group above has.
+    pub(super) fn waits_for_another(&self, setting: &Setting) -> bool {
+        setting.file == PERIOD_OF_V1 && self.quota.is_some()
+    }
+
+    /// The limits as properties of a scope: systemd writes its own when it reloads.
+    pub(super) fn properties(&self, version: CgroupVersion) -> Vec<Property> {
+        let (shares, memory) = match version {
+            CgroupVersion::V1 => (("CPUShares", self.shares), "MemoryLimit"),
+            CgroupVersion::V2 => (("CPUWeight", self.shares.map(weight)), "MemoryMax"),
+        };
+        let properties = [
+            shares,
+            (memory, self.memory.map(or_infinity)),
+            ("TasksMax", self.pids.map(or_infinity)),
+            ("CPUQuotaPerSecUSec", self.quota.map(|quota| self.quota_a_second(quota))),
+        ];
+        let property = |(name, value): (&str, Option<u64>)| Some(number(name, value?));
+        properties.into_iter().filter_map(property).collect()
+    }
+
+    /// The property of its period; `None` where the scope has systemd's own and keeps it. systemd before 242 does not know it.
+    pub(super) fn period_property(&self, of_group: Option<CpuTime>) -> Option<Property> {
+        let had_unusual = of_group.is_some_and(|time| time.period != USUAL_PERIOD);
+        let period = self.period.filter(|_| self.has_unusual_period() || had_unusual)?;
+        Some(number("CPUQuotaPeriodUSec", period))
+    }
+
+    /// In microseconds; systemd takes whole hundredths.
+    fn quota_a_second(&self, quota: i64) -> u64 {
+        let period = self.period.filter(|period| *period > 0).unwrap_or(USUAL_PERIOD);
+        match or_infinity(quota) {
+            u64::MAX => u64::MAX,
+            quota => {
+                let a_second = quota.saturating_mul(1_000_000) / period;
+                a_second.checked_next_multiple_of(10_000).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+fn number(name: &str, value: u64) -> Property {
+    Property::new(name, PropertyValue::U64(value))
+}
+
+/// A limit that is not positive is none.
+fn or_max(limit: i64) -> String {
+    if limit > 0 { limit.to_string() } else { "max".to_owned() }
+}
+
+/// The same in systemd's words.
+fn or_infinity(limit: i64) -> u64 {
+    u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX)
+}
+
+/// From the shares of v1, 2 to 262,144, to the weight of v2, 1 to 10,000, as runc 1.1 converts them. Later runtimes may do otherwise:
+/// CRI's 2 shares of a sandbox are a weight of 1 with crun 1.28 too.
+fn weight(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_limit_that_podshim_does_not_write_is_named() {
-        for (resources, field) in [
-            (json!({"cpu": {"cpus": 5}}), "cpu.cpus"),
-            (json!({"cpu": {"mems": " "}}), "cpu.mems"),
-            (json!({"memory": {"limit": -2}}), "memory.limit"),
-            (json!({"memory": {"limit": 5, "swappiness": 0}}), "memory.swappiness"),
-            (json!({"hugepageLimits": [{"pageSize": "../2MB", "limit": 5}]}), "hugepageLimits"),
-            (json!({"hugepageLimits": [{"pageSize": "2MB"}]}), "hugepageLimits"),
-            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 5, "node": 1}]}), "hugepageLimits"),
-            (json!({"unified": {"../memory.high": "5"}}), "unified.../memory.high"),
-            (json!({"unified": {"memory": "5"}}), "unified.memory"),
-            (json!({"unified": {"cgroup.procs": "0"}}), "unified.cgroup.procs"),
-            (json!({"unified": {"cpu.max": "most"}}), "unified.cpu.max"),
-            (json!({"unified": {"cpu.max": "0 100000"}}), "unified.cpu.max"),
-            (json!({"unified": {"cpu.max": "5000 100000 1"}}), "unified.cpu.max"),
-            (json!({"blockIO": {"weight": 100}}), "blockIO.weight"),
-            (json!({"rdma": {"mlx5_1": {"hcaHandles": 3}}}), "rdma.mlx5_1"),
-        ] {
-            let error = understood(&resources).unwrap_err();
-            assert_eq!(error, format!("linux.resources.{field} is not done by podshim itself"));
-        }
-        // What says nothing needs nothing.
-        let nothing =
-            json!({"cpu": {"cpus": ""}, "hugepageLimits": [], "unified": {}, "devices": [{"allow": true}]});
-        assert_eq!(understood(&nothing), Ok(Limits::default()));
-    }
-
-    #[test]
-    fn what_cri_does_not_set_for_a_sandbox_is_named() {
-        let of_cri = json!({
-            "cpu": {"shares": 2, "quota": 5000, "period": 100_000}, "memory": {"limit": 5}, "pids": {"limit": 5},
-        });
-        assert_eq!(understood(&of_cri).unwrap().beyond_cri(), None);
-        for (resources, field) in [
-            (json!({"cpu": {"shares": 2, "mems": "0"}}), "cpu.mems"),
-            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}), "hugepageLimits"),
-            (json!({"unified": {"cpu.max": "5000"}}), "unified.cpu.max"),
-        ] {
-            assert_eq!(understood(&resources).unwrap().beyond_cri(), Some(field));
-        }
-    }
-}
+mod tests;

@@ -3,15 +3,15 @@
 //! Owns the list of what podshim does itself. Everything that is not on it, in whatever release of the OCI spec it comes,
 //! is the OCI runtime's: never half of a spec. Makes nothing.
 
-use std::{
-    ffi::c_void,
-    fs, io,
-    path::{Path, PathBuf},
-    ptr::null_mut,
-};
+use std::ffi::c_void;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
 use cgroups::CgroupDriver;
-use nix::{errno::Errno, unistd::Pid};
+use nix::errno::Errno;
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::cgroups_path::CgroupsPath;
@@ -64,6 +64,41 @@ const RLIMITS: [(&str, u32); 16] = [
     ("RLIMIT_NICE", 13),
     ("RLIMIT_RTPRIO", 14),
     ("RLIMIT_RTTIME", 15),
+];
+
+/// The fields that podshim reads, or has no need of. Mounts, masked paths and the root are of a file system that this sandbox has not:
+/// its root is empty.
+const OF_SPEC: [&str; 8] =
+    ["annotations", "domainname", "hostname", "linux", "mounts", "ociVersion", "process", "root"];
+/// It has no capabilities, no environment and no arguments, and always no_new_privs.
+const OF_PROCESS: [&str; 11] = [
+    "apparmorProfile",
+    "args",
+    "capabilities",
+    "cwd",
+    "env",
+    "noNewPrivileges",
+    "oomScoreAdj",
+    "rlimits",
+    "selinuxLabel",
+    "terminal",
+    "user",
+];
+const OF_USER: [&str; 4] = ["additionalGids", "gid", "uid", "umask"];
+/// Its own filter allows less than any of the spec's. It has no devices, and may make none.
+const OF_LINUX: [&str; 12] = [
+    "cgroupsPath",
+    "devices",
+    "gidMappings",
+    "maskedPaths",
+    "mountLabel",
+    "namespaces",
+    "readonlyPaths",
+    "resources",
+    "rootfsPropagation",
+    "seccomp",
+    "sysctl",
+    "uidMappings",
 ];
 
 /// Annotations by which crun does something else.
@@ -128,132 +163,40 @@ impl SandboxRequest {
     /// # Errors
     /// What podshim does not do itself.
     fn of_spec(spec: &Value, node: &NodeFeatures) -> Result<Self, NotUnderstood> {
-        // Mounts, masked paths and the root are of a file system that this sandbox has not: its root is empty.
-        let spec = only(
-            spec,
-            "",
-            &["annotations", "domainname", "hostname", "linux", "mounts", "ociVersion", "process", "root"],
-        )?;
-        // It has no capabilities, no environment and no arguments, and always no_new_privs.
-        let process = only(
-            at(spec, "process"),
-            "process.",
-            &[
-                "apparmorProfile",
-                "args",
-                "capabilities",
-                "cwd",
-                "env",
-                "noNewPrivileges",
-                "oomScoreAdj",
-                "rlimits",
-                "selinuxLabel",
-                "terminal",
-                "user",
-            ],
-        )?;
-        if !is_empty(at(process, "terminal")) {
-            return Err(not_done("process.terminal"));
-        }
-        let user = only(at(process, "user"), "process.user.", &["additionalGids", "gid", "uid", "umask"])?;
-        // Also 0 says something.
-        if !at(user, "umask").is_null() {
-            return Err(not_done("process.user.umask"));
-        }
+        let spec = only(spec, "", &OF_SPEC)?;
+        let (process, user) = process_of(spec)?;
         // The sandbox's program ends if it cannot set its filter.
         if !node.has_seccomp {
             return Err(NotUnderstood::because("a kernel without seccomp filters"));
         }
-        // Its own filter allows less than any of the spec's. It has no devices, and may make none.
-        let linux = only(
-            at(spec, "linux"),
-            "linux.",
-            &[
-                "cgroupsPath",
-                "devices",
-                "gidMappings",
-                "maskedPaths",
-                "mountLabel",
-                "namespaces",
-                "readonlyPaths",
-                "resources",
-                "rootfsPropagation",
-                "seccomp",
-                "sysctl",
-                "uidMappings",
-            ],
-        )?;
-        if !is_empty(at(at(linux, "seccomp"), "listenerPath")) {
-            return Err(not_done("linux.seccomp.listenerPath"));
-        }
-        let mut annotations = at(spec, "annotations").as_object().into_iter().flatten();
-        if let Some((key, _)) =
-            annotations.find(|(key, _)| OF_CRUN.iter().any(|prefix| key.starts_with(prefix)))
-        {
+        let linux = linux_of(spec)?;
+        let annotations = at(spec, "annotations");
+        let mut keys = annotations.as_object().into_iter().flatten().map(|(key, _)| key);
+        if let Some(key) = keys.find(|key| OF_CRUN.iter().any(|prefix| key.starts_with(prefix))) {
             return Err(not_done(&format!("annotation {key}")));
         }
         let cgroups_path = CgroupsPath::of(text(linux, "cgroupsPath")?, node.driver)?;
         if matches!(cgroups_path, CgroupsPath::Scope(_)) && !node.has_systemd {
             return Err(NotUnderstood::because("a scope without systemd"));
         }
-        let limits =
-            limits::understood(at(linux, "resources")).map_err(|reason| NotUnderstood::because(&reason))?;
-        if let Some(field) = limits.beyond_cri() {
-            return Err(not_done(&format!("linux.resources.{field}")));
-        }
+        let limits = limits::understood(at(linux, "resources"))?;
         cgroups_path.check(&limits)?;
-        let profile = text(process, "apparmorProfile")?;
-        // It says better what is missing.
-        if !profile.is_empty() && !node.has_apparmor {
-            return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
-        }
-        let (label, mount_label) = (text(process, "selinuxLabel")?, text(linux, "mountLabel")?);
-        let has_labels = !label.is_empty() || !mount_label.is_empty();
-        if has_labels && !node.has_selinux {
-            return Err(NotUnderstood::because("labels of SELinux on a node without it"));
-        }
-        // A policy lets a process of that label begin with files of the other alone.
-        if label.is_empty() != mount_label.is_empty() {
-            return Err(not_done("linux.mountLabel"));
-        }
-        // It stands in quotation marks among the options of a mount.
-        if mount_label.contains('"') {
-            return Err(not_done("linux.mountLabel"));
-        }
+        let [profile, label, mount_label] = labels(process, linux, node)?;
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
-        let mut id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
-        // CRI of containerd 2 writes them beside the path of a user namespace, which has had them from the beginning.
-        let joins_user = joined.iter().any(|(kind, _)| *kind == NamespaceKind::User);
-        let maps_of_joined = id_maps.take_if(|_| joins_user);
-        if id_maps.is_some() != new.contains(&NamespaceKind::User) {
-            return Err(not_done("a user namespace without both of its mappings"));
-        }
-        // Who is root only in a new user namespace may not enter one that the node's root made.
-        if id_maps.is_some() && !joined.is_empty() {
-            return Err(not_done("a user namespace beside an existing namespace"));
-        }
+        let (id_maps, maps_of_joined) = maps_of_users(linux, &new, &joined)?;
         let has = |kind| new.contains(&kind) || joined.iter().any(|(other, _)| *other == kind);
-        let (hostname, domainname) =
-            (text(spec, "hostname")?.to_owned(), text(spec, "domainname")?.to_owned());
-        let has_name = !hostname.is_empty() || !domainname.is_empty();
-        if has_name && !has(NamespaceKind::Uts) {
+        let names = [text(spec, "hostname")?, text(spec, "domainname")?];
+        if names.iter().any(|name| !name.is_empty()) && !has(NamespaceKind::Uts) {
             return Err(not_done("hostname without a uts namespace"));
         }
-        let id = |key| match at(user, key) {
-            Value::Null => Ok(0),
-            // The kernel takes the last number for "unchanged".
-            id => {
-                let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
-                number.filter(|id| *id != u32::MAX).ok_or_else(|| not_done(&format!("process.user.{key}")))
-            }
-        };
+        let [hostname, domainname] = names.map(str::to_owned);
         let oom_score_adj = match at(process, "oomScoreAdj") {
             Value::Null => None,
             score => Some(score.as_i64().ok_or_else(|| not_done("process.oomScoreAdj"))?),
         };
         Ok(Self {
-            uid: id("uid")?,
-            gid: id("gid")?,
+            uid: id_of(user, "uid")?,
+            gid: id_of(user, "gid")?,
             oom_score_adj,
             hostname,
             domainname,
@@ -261,11 +204,11 @@ impl SandboxRequest {
             rlimits: rlimits(at(process, "rlimits"))?,
             id_maps,
             maps_of_joined,
-            profile: profile.to_owned(),
-            label: label.to_owned(),
-            mount_label: mount_label.to_owned(),
+            profile,
+            label,
+            mount_label,
             cgroups_path,
-            properties: properties(at(spec, "annotations"))?,
+            properties: properties(annotations)?,
             limits,
             new,
             joined,
@@ -384,6 +327,79 @@ impl NodeFeatures {
             has_seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         }
     }
+}
+
+/// The process, and its user.
+fn process_of(spec: &Value) -> Result<(&Value, &Value), NotUnderstood> {
+    let process = only(at(spec, "process"), "process.", &OF_PROCESS)?;
+    if !is_empty(at(process, "terminal")) {
+        return Err(not_done("process.terminal"));
+    }
+    let user = only(at(process, "user"), "process.user.", &OF_USER)?;
+    // Also 0 says something.
+    if !at(user, "umask").is_null() {
+        return Err(not_done("process.user.umask"));
+    }
+    Ok((process, user))
+}
+
+fn linux_of(spec: &Value) -> Result<&Value, NotUnderstood> {
+    let linux = only(at(spec, "linux"), "linux.", &OF_LINUX)?;
+    if !is_empty(at(at(linux, "seccomp"), "listenerPath")) {
+        return Err(not_done("linux.seccomp.listenerPath"));
+    }
+    Ok(linux)
+}
+
+fn id_of(user: &Value, key: &str) -> Result<u32, NotUnderstood> {
+    match at(user, key) {
+        Value::Null => Ok(0),
+        // The kernel takes the last number for "unchanged".
+        id => {
+            let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+            number.filter(|id| *id != u32::MAX).ok_or_else(|| not_done(&format!("process.user.{key}")))
+        }
+    }
+}
+
+/// AppArmor's profile; SELinux' label of the process, and that of its files.
+fn labels(process: &Value, linux: &Value, node: &NodeFeatures) -> Result<[String; 3], NotUnderstood> {
+    let profile = text(process, "apparmorProfile")?;
+    // It says better what is missing.
+    if !profile.is_empty() && !node.has_apparmor {
+        return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
+    }
+    let (label, mount_label) = (text(process, "selinuxLabel")?, text(linux, "mountLabel")?);
+    let has_labels = !label.is_empty() || !mount_label.is_empty();
+    if has_labels && !node.has_selinux {
+        return Err(NotUnderstood::because("labels of SELinux on a node without it"));
+    }
+    // A policy lets a process of that label begin with files of the other alone; and the other stands in quotation marks among the
+    // options of a mount.
+    if label.is_empty() != mount_label.is_empty() || mount_label.contains('"') {
+        return Err(not_done("linux.mountLabel"));
+    }
+    Ok([profile, label, mount_label].map(str::to_owned))
+}
+
+/// The maps of its own user namespace, and what those of the one that it joins have to be.
+fn maps_of_users(
+    linux: &Value,
+    new: &[NamespaceKind],
+    joined: &[(NamespaceKind, PathBuf)],
+) -> Result<(Option<IdMaps>, Option<IdMaps>), NotUnderstood> {
+    let mut own = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
+    // CRI of containerd 2 writes them beside the path of a user namespace, which has had them from the beginning.
+    let joins_user = joined.iter().any(|(kind, _)| *kind == NamespaceKind::User);
+    let of_joined = own.take_if(|_| joins_user);
+    if own.is_some() != new.contains(&NamespaceKind::User) {
+        return Err(not_done("a user namespace without both of its mappings"));
+    }
+    // Who is root only in a new user namespace may not enter one that the node's root made.
+    if own.is_some() && !joined.is_empty() {
+        return Err(not_done("a user namespace beside an existing namespace"));
+    }
+    Ok((own, of_joined))
 }
 
 /// The annotations that are properties of the scope.

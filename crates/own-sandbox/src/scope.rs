@@ -1,6 +1,8 @@
 //! The scope that systemd keeps a sandbox in.
 
-use std::{io, path::Path, time::Duration};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
 
 use cgroups::CgroupVersion;
 use nix::unistd::Pid;
@@ -33,7 +35,7 @@ impl Scope {
         version: CgroupVersion,
     ) -> Result<(), String> {
         let in_words = |error: SystemdError| error.to_string();
-        let properties = self.properties(pid, id, limits, properties, version)?;
+        let properties = self.properties(pid, id, limits, properties, version);
         let mut manager = Manager::connect().await.map_err(in_words)?;
         manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
         let deadline = Instant::now() + START_LIMIT;
@@ -55,7 +57,7 @@ impl Scope {
     /// Tells systemd the limits too: it writes its own when it reloads.
     ///
     /// # Errors
-    /// systemd refuses them or cannot be reached, or they cannot be said to it.
+    /// systemd refuses them or cannot be reached.
     pub async fn limit(
         &self,
         limits: &Limits,
@@ -63,7 +65,7 @@ impl Scope {
         of_group: Option<CpuTime>,
     ) -> Result<(), String> {
         let in_words = |error: SystemdError| error.to_string();
-        let mut properties = limits.properties(version)?;
+        let mut properties = limits.properties(version);
         properties.extend(limits.period_property(of_group));
         if properties.is_empty() {
             return Ok(());
@@ -80,7 +82,7 @@ impl Scope {
         limits: &Limits,
         of_spec: &[Property],
         version: CgroupVersion,
-    ) -> Result<Vec<Property>, String> {
+    ) -> Vec<Property> {
         let flag = |name: &str, value| Property::new(name, PropertyValue::Bool(value));
         let text = |name: &str, value: &str| Property::new(name, PropertyValue::Text(value.to_owned()));
         let mut properties = vec![
@@ -102,10 +104,10 @@ impl Scope {
             // A scope that failed has no use: its exit is the task's.
             text("CollectMode", "inactive-or-failed"),
         ];
-        properties.extend(limits.properties(version)?);
+        properties.extend(limits.properties(version));
         properties.retain(|own| of_spec.iter().all(|other| other.name != own.name));
         properties.extend(of_spec.iter().cloned());
-        Ok(properties)
+        properties
     }
 
     fn has(&self, pid: Pid) -> io::Result<bool> {

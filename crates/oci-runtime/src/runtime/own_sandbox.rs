@@ -1,22 +1,18 @@
 //! The calls of a sandbox that podshim makes itself (`sandbox`), in place of the OCI runtime's.
 
-use std::{
-    fs, io,
-    path::PathBuf,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
-};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use cgroups::CgroupDriver;
-use cgroups::{Cgroup, FreezeState, abandoned::remove_abandoned};
+use cgroups::abandoned::remove_abandoned;
+use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use nix::unistd::Pid;
-use own_sandbox::SessionKeyring;
 use own_sandbox::{
-    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, barrier, end_scope,
-    scope_at, understood,
+    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, SessionKeyring,
+    barrier, end_scope, scope_at, understood,
 };
 use processes::Process;
 use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
@@ -30,6 +26,10 @@ use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
 use crate::bundle::Bundle;
+
+/// What an Update may name.
+const UPDATED: &str =
+    "an Update of a sandbox changes cpu.shares, cpu.quota, cpu.period, memory.limit and pids.limit";
 
 /// The spec, as it is now.
 fn spec_in(bundle: &Bundle) -> Result<Value, NotUnderstood> {
@@ -272,7 +272,7 @@ impl Container {
     ) -> Result<(), RuntimeError> {
         let failed = |reason: String| self.sandbox_error(Operation::Update, reason);
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
-        let limits = understood(&document).map_err(failed)?;
+        let limits = understood(&document).map_err(|error| failed(format!("{error}; {UPDATED}")))?;
         let groups = Groups::at(request.cgroups_path().path()).map_err(|error| failed(error.to_string()))?;
         // Before systemd writes its own, in whole hundredths.
         let of_group = groups.cpu_time();

@@ -1,21 +1,17 @@
 //! A connection to systemd's manager.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::geteuid;
 use thiserror::Error;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
-    time::timeout,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use super::message::{self, Body, Reply, START};
-use super::property::{Property, PropertyValue};
+use super::property::Property;
 
 /// Where systemd hears root without a bus; systemctl uses it too.
 pub(crate) const SOCKET: &str = "/run/systemd/private";
@@ -26,13 +22,8 @@ const MOST_OF_LINE: usize = 1024;
 /// A unit's job takes the place of one that waits (runc, crun).
 const REPLACE: &str = "replace";
 
-/// What an old systemd refuses, the newest first: the weight of an idle group before 252, lists of processors and memory nodes before
-/// 244, the period of a quota before 242. The control groups have what they say without it, as with runc.
-const NEWER: [fn(&Property) -> bool; 3] = [
-    |property| property.name == "CPUWeight" && property.value == PropertyValue::U64(0),
-    |property| ["AllowedCPUs", "AllowedMemoryNodes"].contains(&&*property.name),
-    |property| property.name == "CPUQuotaPeriodUSec",
-];
+/// What systemd before 242 refuses. The control group has the period without it, as with runc.
+const NEWER: &str = "CPUQuotaPeriodUSec";
 
 /// Why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
@@ -145,7 +136,7 @@ impl Manager {
         self.call("GetUnit", &Body::default().text(unit)).await
     }
 
-    /// Changes properties of a unit that runs, until the node restarts. Those that an old systemd does not know are left out there.
+    /// Changes properties of a unit that runs, until the node restarts. The one that an old systemd does not know is left out there.
     ///
     /// # Errors
     /// systemd refuses it or cannot be reached.
@@ -154,16 +145,10 @@ impl Manager {
         unit: &str,
         properties: &[Property],
     ) -> Result<(), SystemdError> {
-        let mut properties = properties.to_vec();
-        let mut set = self.set_all(unit, &properties).await;
-        for is_newer in NEWER {
-            let count = properties.len();
-            if set.as_ref().is_err_and(SystemdError::is_of_property) {
-                properties.retain(|property| !is_newer(property));
-            }
-            if properties.len() < count {
-                set = self.set_all(unit, &properties).await;
-            }
+        let set = self.set_all(unit, properties).await;
+        let known: Vec<_> = properties.iter().filter(|property| property.name != NEWER).cloned().collect();
+        if known.len() < properties.len() && set.as_ref().is_err_and(SystemdError::is_of_property) {
+            return self.set_all(unit, &known).await;
         }
         set
     }

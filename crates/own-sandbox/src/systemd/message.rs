@@ -189,7 +189,6 @@ impl Bytes {
                 self.array(4, |bytes| texts.iter().for_each(|text| bytes.text(text)));
             }
             PropertyValue::Pids(pids) => self.array(4, |bytes| pids.iter().for_each(|pid| bytes.u32(*pid))),
-            PropertyValue::Bytes(value) => self.array(1, |bytes| bytes.0.extend(value)),
         }
     }
 }
@@ -264,17 +263,15 @@ mod tests {
             property(PropertyValue::U64(7)),
             property(PropertyValue::Texts(vec!["a".into()])),
             property(PropertyValue::Pids(vec![9])),
-            property(PropertyValue::Bytes(vec![1, 2, 3])),
         ]);
         #[rustfmt::skip]
         let expected = [
             // The array's length, and the padding before its first structure.
-            107, 0, 0, 0, 0, 0, 0, 0,
+            84, 0, 0, 0, 0, 0, 0, 0,
             1, 0, 0, 0, b'P', 0, 1, b'b', 0, 0, 0, 0, 1, 0, 0, 0,
             1, 0, 0, 0, b'P', 0, 1, b't', 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
             1, 0, 0, 0, b'P', 0, 2, b'a', b's', 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0,
-            1, 0, 0, 0, b'P', 0, 2, b'a', b'u', 0, 0, 0, 4, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
-            1, 0, 0, 0, b'P', 0, 2, b'a', b'y', 0, 0, 0, 3, 0, 0, 0, 1, 2, 3,
+            1, 0, 0, 0, b'P', 0, 2, b'a', b'u', 0, 0, 0, 4, 0, 0, 0, 9, 0, 0, 0,
         ];
         assert_eq!(body.bytes.0, expected);
     }

@@ -22,7 +22,6 @@ pub enum PropertyValue {
     Texts(Vec<String>),
     /// Of processes.
     Pids(Vec<u32>),
-    Bytes(Vec<u8>),
 }
 
 impl Property {
@@ -84,7 +83,6 @@ impl PropertyValue {
             Self::Text(_) => "s",
             Self::Texts(_) => "as",
             Self::Pids(_) => "au",
-            Self::Bytes(_) => "ay",
         }
     }
 }
