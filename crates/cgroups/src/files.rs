@@ -3,21 +3,15 @@
 //! A container sees the files of its own groups: none is opened so that the caller waits (`at_once`). What podshim cannot do without is
 //! kept open (`guard`).
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use nix::{
-    dir::Dir,
-    fcntl::{AT_FDCWD, OFlag, openat},
-    sys::{
-        stat::Mode,
-        statfs::{CGROUP2_SUPER_MAGIC, statfs},
-    },
-    unistd::read,
-};
+use nix::dir::Dir;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::unistd::read;
 
 /// Where every distribution mounts cgroups.
 pub(super) const MOUNT_POINT: &str = "/sys/fs/cgroup";

@@ -3,7 +3,11 @@
 //! Owns the thaw: a group that this module has frozen never stays frozen, but for that of podshim's own sandbox which its
 //! user pauses. The OCI runtime pauses a container; podshim thaws one if the runtime fails to.
 
-use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf, time::Duration};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use threads::at_once;
 use tokio::time::Instant;
@@ -52,6 +56,9 @@ impl Cgroup {
     }
 
     /// Lets every member run, no matter what froze them. A missing freezer is no error.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
     pub fn thaw(&self) -> io::Result<()> {
         self.freezer().map_or(Ok(()), |(state, _, thawed)| at_once::write(state, thawed))
     }

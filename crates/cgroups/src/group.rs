@@ -2,18 +2,18 @@
 //!
 //! Only reads.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 use threads::at_once;
 
 use super::files::{self, CgroupMount, Directory};
-use super::{v1, v2};
+use super::v1;
+use super::v2;
 
 /// The groups of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,9 @@ pub enum FreezeState {
 impl Cgroup {
     /// The groups that a running process is in.
     ///
-    /// Call it for a container's init after `create`: before, the init may still be in the shim's groups. Fails with
+    /// Call it for a container's init after `create`: before, the init may still be in the shim's groups.
+    ///
+    /// # Errors
     /// `NotFound` if the process is gone.
     pub fn of_pid(pid: Pid) -> io::Result<Self> {
         let membership = at_once::read(format!("/proc/{pid}/cgroup"))?;

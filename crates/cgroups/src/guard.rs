@@ -7,10 +7,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::{File, OpenOptions},
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::path::Path;
 
 use threads::at_once;
 use tracing::debug;

@@ -7,26 +7,21 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    ffi::CString,
-    fs, io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use nix::{
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
-};
-use threads::at_once;
-use threads::helper_thread;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use threads::{at_once, helper_thread};
 use tracing::warn;
 
-use super::{
-    abandoned::{self, Found},
-    group::Cgroup,
-};
+use super::abandoned::{self, Found};
+use super::group::Cgroup;
 
 /// The files that agents of a node write: limits, weights, sets of processors. In the order in which they are written again: some
 /// bound others, so what fails is tried once more at the end.

@@ -2,13 +2,12 @@
 //!
 //! Only reads, and only when no control group can tell any more: the log is the whole node's.
 
-use std::{
-    fs::File,
-    io::{ErrorKind, Read},
-    os::unix::fs::OpenOptionsExt,
-};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 
-use nix::{libc, unistd::Pid};
+use nix::libc;
+use nix::unistd::Pid;
 
 /// The longest record (`CONSOLE_EXT_LOG_MAX`): a shorter buffer makes the read fail.
 const LONGEST_RECORD: usize = 8192;

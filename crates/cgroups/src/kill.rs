@@ -2,7 +2,9 @@
 //!
 //! Owns the order of pinning a process and checking that it still is a member. Signals nothing outside of the group.
 
-use std::{collections::BTreeSet, io, time::Duration};
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use processes::{Process, SignalNumber};

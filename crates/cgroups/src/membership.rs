@@ -4,12 +4,12 @@
 //! Owns which groups a helper enters. Compares the kernel's words for a process: the list of a group's processes is as
 //! long as the container likes.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use nix::{errno::Errno, unistd::Pid};
+use nix::errno::Errno;
+use nix::unistd::Pid;
 use threads::at_once;
 
 use super::files::MOUNT_POINT;

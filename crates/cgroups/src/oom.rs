@@ -2,26 +2,22 @@
 //!
 //! Only counts; it does not decide what an OOM kill means for the pod.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    os::fd::{AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use nix::{
-    sys::{
-        eventfd::{EfdFlags, EventFd},
-        inotify::{AddWatchFlags, InitFlags, Inotify},
-    },
-    unistd::Pid,
-};
-use threads::async_file;
-use threads::at_once;
-use tokio::io::{Interest, unix::AsyncFd};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::Pid;
+use threads::{async_file, at_once};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
-use super::{files::Directory, group::Cgroup, kernel_log};
+use super::files::Directory;
+use super::group::Cgroup;
+use super::kernel_log;
 
 /// First pause before a v1 counter is read again after a notification.
 const RECHECK_FIRST: Duration = Duration::from_millis(1);
@@ -84,8 +80,11 @@ impl Counter {
 impl OomWatch {
     /// Starts watching the container of which `pid` is the first process; kills before this call are not reported.
     ///
-    /// Fails with `Unsupported` if the container has no memory controller. A restart in place has another first
+    /// A restart in place has another first
     /// process, and needs a new watch (rule R6).
+    ///
+    /// # Errors
+    /// `Unsupported` if the container has no memory controller.
     pub fn new(cgroup: &Cgroup, pid: Pid) -> io::Result<Self> {
         let (notifications, counter, slice) = match cgroup {
             Cgroup::V1(hierarchies) => {

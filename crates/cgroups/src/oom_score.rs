@@ -4,15 +4,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 
 use nix::unistd::Pid;
-use threads::at_once;
-use threads::helper_thread;
+use threads::{at_once, helper_thread};
 
 use super::group::Cgroup;
 

@@ -3,11 +3,9 @@
 //!
 //! Owns which numbers are counters, and which are the state of now. Only computes.
 
-use super::{
-    group::Stats,
-    v1::{self, BlkioEntry},
-    v2,
-};
+use super::group::Stats;
+use super::v1::{self, BlkioEntry};
+use super::v2;
 
 /// Adds these fields of the earlier value.
 macro_rules! add {

@@ -1,6 +1,8 @@
 //! Real v1 groups of a runc container, and v2 groups as files.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use processes::SignalNumber;

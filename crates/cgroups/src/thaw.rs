@@ -7,22 +7,18 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::getpid;
-use threads::at_once;
-use threads::helper_thread;
+use threads::{at_once, helper_thread};
 use tracing::{info, warn};
 
-use super::{
-    files::Directory,
-    group::{Cgroup, members_of},
-};
+use super::files::Directory;
+use super::group::{Cgroup, members_of};
 
 /// The pauses between two looks at a group whose signalled process is still there: what froze it may do so again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -1,9 +1,7 @@
 //! cgroup v1: one directory per controller, also on hybrid hosts.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::files::{CgroupMount, Directory};
 pub use super::files::{RdmaEntry, RdmaStats};

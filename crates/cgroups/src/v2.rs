@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::files::Directory;
 pub use super::files::{RdmaEntry, RdmaStats};
-use super::{files::Directory, v1::keyed_struct};
+use super::v1::keyed_struct;
 
 /// Everything `io.containerd.cgroups.v2.Metrics` carries, except networks.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,16 +1,12 @@
 //! Mounts that are in no mount namespace until they are attached, and end with their last descriptor (Linux 5.2 and later). Owns
 //! the calls, for which neither libc nor nix has functions. Knows no path of podshim's, and logs nothing.
 
-use std::{
-    ffi::{CString, c_char, c_int, c_long},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::Path,
-    ptr::null,
-};
+use std::ffi::{CString, c_char, c_int, c_long};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null;
 
 use nix::errno::Errno;
 

@@ -4,25 +4,17 @@
 //! snapshot. Owns the user namespace that describes the mapping. Intermediate mounts stay invisible and are gone when
 //! this returns, even after a failure.
 
-use std::{
-    fs::{self, DirBuilder, File},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::fs::DirBuilderExt,
-    },
-    path::Path,
-};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
-use nix::{
-    fcntl::{OFlag, open},
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, setns, unshare},
-    sys::{
-        stat::Mode,
-        wait::{Id, WaitPidFlag, waitid},
-    },
-};
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::mapping::IdMapping;
 use super::options::MountOptions;

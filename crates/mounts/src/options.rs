@@ -1,11 +1,9 @@
 //! Mount options as written in `/etc/fstab`, as flags and data of `mount(2)`.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use nix::mount::MsFlags;
 

@@ -1,26 +1,20 @@
 //! Mounts and unmounts a root file system: the calls in their order, and what is undone when one fails.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use nix::{
-    fcntl::{OFlag, open},
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-    sys::stat::Mode,
-};
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::Mode;
 use thiserror::Error;
 use threads::helper_thread;
 use tracing::warn;
 
-use super::{
-    idmap::{self, UserNamespace},
-    options::{self, MountOptions, Propagation},
-    request::RootfsMount,
-};
+use super::idmap::{self, UserNamespace};
+use super::options::{self, MountOptions, Propagation};
+use super::request::RootfsMount;
 use crate::detached;
 
 #[cfg(test)]
@@ -76,6 +70,9 @@ pub enum MountError {
 /// Mounts `mounts` on `target`, in their order. If one fails, those before it are unmounted.
 ///
 /// Not cancel-safe: after a dropped future the work goes on. Run it with `spawn_local`.
+///
+/// # Errors
+/// The first mount that fails, or an option that the kernel cannot have.
 pub async fn mount_rootfs(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
     if mounts.is_empty() {
         return Ok(());
@@ -91,6 +88,9 @@ pub async fn mount_rootfs(target: &Path, mounts: &[RootfsMount]) -> Result<(), M
 /// Unmounts everything on `target` and below it. Succeeds when nothing is mounted there.
 ///
 /// A mount that stays busy is detached: it goes away with its last user. Not cancel-safe, but may be repeated.
+///
+/// # Errors
+/// Something stays mounted.
 pub async fn unmount_rootfs(target: &Path) -> Result<(), MountError> {
     let thread_target = target.to_owned();
     let job = move || Ok(unmount_all(&thread_target));

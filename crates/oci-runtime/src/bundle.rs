@@ -3,14 +3,14 @@
 //!
 //! Never creates or removes the directory itself: containerd does.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::spec::Spec;
@@ -121,12 +121,18 @@ impl Bundle {
         self.path.join("exit.json")
     }
 
-    /// Where the runtime writes the pid of an exec. Fails if the id could lead out of the bundle.
+    /// Where the runtime writes the pid of an exec.
+    ///
+    /// # Errors
+    /// The id could lead out of the bundle.
     pub fn exec_pid_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
         self.exec_path(exec_id, "pid")
     }
 
-    /// The file with an exec's process document, for the runtime. Fails as [`Self::exec_pid_path`].
+    /// The file with an exec's process document, for the runtime.
+    ///
+    /// # Errors
+    /// As [`Self::exec_pid_path`].
     pub fn exec_process_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
         self.exec_path(exec_id, "process.json")
     }
@@ -144,16 +150,25 @@ impl Bundle {
     }
 
     /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no spec.
     pub fn read_spec(&self) -> Result<Spec, BundleError> {
         read_json(self.path.join("config.json"))
     }
 
     /// Reads the pid that the runtime wrote for the container's init.
+    ///
+    /// # Errors
+    /// There is none yet, or it is no pid.
     pub fn read_init_pid(&self) -> Result<Pid, BundleError> {
         read_pid(&self.init_pid_path())
     }
 
     /// Records the exit. Replaces the whole file: a reader sees the old record or the new one.
+    ///
+    /// # Errors
+    /// The record cannot be written.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), BundleError> {
         let since_epoch = exit.exited_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let stored = StoredExit {
@@ -169,6 +184,9 @@ impl Bundle {
 
     /// Adds to the recorded exit, if there is one, that nothing of the container is left: neither in its runtime nor of
     /// its mounts.
+    ///
+    /// # Errors
+    /// The record cannot be read or written.
     pub fn mark_removed(&self) -> Result<(), BundleError> {
         match self.stored_exit()? {
             Some(stored) => self.store_exit(&StoredExit { removed: true, ..stored }),
@@ -200,6 +218,9 @@ impl Bundle {
     }
 
     /// Reads the recorded exit; `None` if the container has not ended, or has no bundle.
+    ///
+    /// # Errors
+    /// The record cannot be read, or is none.
     pub fn read_exit(&self) -> Result<Option<ExitRecord>, BundleError> {
         let Some(stored) = self.stored_exit()? else { return Ok(None) };
         let since_epoch = Duration::from_secs(stored.exited_at_seconds)

@@ -3,7 +3,8 @@
 //! A shallow read on purpose: the OCI runtime handles unknown fields, and a full model would refuse specs of newer
 //! versions. Never writes a spec.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 

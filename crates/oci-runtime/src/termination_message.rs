@@ -5,12 +5,10 @@
 //! mounted there, the container chooses its file system, so a helper opens the file, and podshim waits for the helper only as
 //! long as a usual write takes.
 
-use std::{
-    ffi::{CStr, CString},
-    io,
-    path::Path,
-    time::Duration,
-};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use processes::helper_process::{self, HelperProcess};

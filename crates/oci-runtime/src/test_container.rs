@@ -1,9 +1,10 @@
 //! Shared by the tests of this crate: bundles with a busybox, and the OCI runtime that makes containers of them.
 
-use std::{fs, path::PathBuf, rc::Rc};
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
 
-use cgroups::Cgroup;
-use cgroups::CgroupDriver;
+use cgroups::{Cgroup, CgroupDriver};
 use processes::reaper::Reaper;
 use serde_json::{Value, json};
 use streams::stdio::ChildStdio;

@@ -2,16 +2,13 @@
 //!
 //! If the shim ends meanwhile, or gives the child up, the child ends.
 
-use std::{
-    io,
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::net::UnixStream as Socket,
-    },
-};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream as Socket;
 
 use nix::unistd::write;
-use tokio::{io::AsyncReadExt, net::UnixStream};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 
 use super::steps::Step;
 

@@ -1,6 +1,8 @@
 //! The users and groups of a user namespace: which of the node's each of them is.
 
-use std::{ffi::CStr, fs::File, io};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 
 use serde_json::Value;
 

@@ -1,11 +1,9 @@
 //! The namespaces that a sandbox joins, as files.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 /// Opens a namespace by the path of a spec. Of another kind of file the join says so: a FIFO, which no one writes, would keep the
 /// caller waiting here.

@@ -2,11 +2,9 @@
 //!
 //! Owns what the shim keeps from them, what it keeps from others meanwhile, and restores behind them. Never waits for one.
 
-use std::{
-    ffi::c_int,
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::ffi::c_int;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 

@@ -4,22 +4,16 @@
 //! also after the shim's own end by SIGKILL. Owns the making and the removal. The network namespace is CRI's: it is
 //! entered for sysctls and never held, else it would outlive its removal by CNI.
 
-use std::{
-    fs::{self, File, Permissions},
-    io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::{PermissionsExt, chown},
-    },
-    path::{Path, PathBuf},
-    thread,
-};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::thread;
 
-use nix::{
-    errno::Errno,
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, setns, unshare},
-};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
 use thiserror::Error;
 

@@ -1,10 +1,9 @@
 //! The sandbox's program as a file that can be executed and never changed.
 
-use std::{
-    fs::{File, Permissions},
-    io::{self, Write},
-    os::{fd::AsRawFd, unix::fs::PermissionsExt},
-};
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 
 use mounts::detached;
 use nix::errno::Errno;

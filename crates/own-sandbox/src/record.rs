@@ -2,10 +2,9 @@
 //!
 //! Not in the bundle: containerd 1.7 removes the bundles of a dead shim while `delete` ends what is in them (N3).
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// How often the folder is made for one record, which other shims remove when they remove the last one in it.
 const TRIES: u32 = 1000;

@@ -4,11 +4,9 @@
 //! lock, no panic, and no function of the C library that keeps books (`setresuid` there would change every thread of the
 //! shim).
 
-use std::{
-    ffi::{CStr, CString, c_int, c_long, c_void},
-    os::fd::RawFd,
-    ptr::{null, null_mut},
-};
+use std::ffi::{CStr, CString, c_int, c_long, c_void};
+use std::os::fd::RawFd;
+use std::ptr::{null, null_mut};
 
 /// Capabilities that a kernel may have; dropping one that it has not fails harmlessly.
 const LAST_CAPABILITY: c_long = 63;

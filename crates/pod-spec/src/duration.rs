@@ -60,6 +60,9 @@ pub enum DurationError {
 }
 
 /// Reads a duration. Like Go, fractions of a nanosecond are dropped; unlike Go, a plain `0` needs a unit too.
+///
+/// # Errors
+/// What is wrong with the text.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let value = || excerpt(text);
     if let Some(rest) = text.strip_prefix('-') {

@@ -7,18 +7,14 @@
 //!
 //! Owns the start of a helper and its end. The caller owns what the helper does.
 
-use std::{
-    ffi::CStr,
-    io,
-    ops::Range,
-    os::fd::{AsRawFd, BorrowedFd, RawFd},
-    time::Duration,
-};
+use std::ffi::CStr;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    unistd::{ForkResult, fork},
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{ForkResult, fork};
 
 use crate::process::{Process, SignalNumber};
 use crate::reaper::{ExitWatch, Reaper, prepare_child};
@@ -151,7 +147,9 @@ fn call_itself(name: &'static CStr, arguments: Range<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, io::Read, os::fd::AsFd};
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
 
     use super::*;
     use test_support::{run as run_test, until, within};

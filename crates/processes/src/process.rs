@@ -4,31 +4,26 @@
 //! own process (huge pages, open files). It never waits for a process: exits come from the
 //! [`Reaper`](crate::reaper::Reaper) alone.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    path::PathBuf,
-    pin::pin,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags},
-    sched::{CloneFlags, setns},
-    time::{ClockId, clock_gettime},
-    unistd::Pid,
-};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sched::{CloneFlags, setns};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use thiserror::Error;
 use threads::async_file::{poll_now, register};
 use threads::at_once;
-use tokio::{io::Interest, time::Instant};
+use tokio::io::Interest;
+use tokio::time::Instant;
 
 /// First pause between two reads of `/proc/<pid>/comm`: opening a gate should cost only a few milliseconds.
 const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
@@ -53,6 +48,9 @@ impl SignalNumber {
     pub const TERM: Self = Self(libc::SIGTERM as u8);
 
     /// Accepts 1 to 64, the numbers Linux knows.
+    ///
+    /// # Errors
+    /// Any other number.
     pub fn new(number: u32) -> Result<Self, InvalidSignalNumber> {
         u8::try_from(number)
             .ok()
@@ -194,7 +192,9 @@ impl Process {
     /// Opens the pidfd of a process that exists, at least as a zombie.
     ///
     /// Only for the shim's children is the result certain: the reaper alone waits for them, so their pid cannot be
-    /// reused between learning it and this call. For any other pid, it is the process that has that pid now. Fails with
+    /// reused between learning it and this call. For any other pid, it is the process that has that pid now.
+    ///
+    /// # Errors
     /// ESRCH if the process has been reaped.
     pub fn open(pid: Pid) -> io::Result<Self> {
         // SAFETY: pidfd_open takes a pid and flags and touches no memory of ours.
@@ -244,7 +244,8 @@ impl Process {
 
     /// Sends a signal through the pidfd, so never to a later process with the same pid.
     ///
-    /// Fails with the kernel's error, in practice only EPERM.
+    /// # Errors
+    /// The kernel's, in practice only EPERM.
     pub fn signal(&self, signal: SignalNumber) -> io::Result<SignalDelivery> {
         let Some(pidfd) = &self.pidfd else { return Ok(SignalDelivery::AlreadyGone) };
         // The kernel takes a signal for one that has ended and is not released yet.
@@ -272,7 +273,7 @@ impl Process {
 
     /// What the process executes now, judged by its name.
     ///
-    /// Fails with `NotFound` if it has exited. runc's init calls itself `runc:[2:INIT]`, and `execve` gives it the name
+    /// runc's init calls itself `runc:[2:INIT]`, and `execve` gives it the name
     /// of its program. A program with exactly that name looks like the init; the only effect is that its gate stays
     /// closed.
     ///
@@ -280,6 +281,9 @@ impl Process {
     /// (FUSE) and that never answers. Nor any link or number that needs the process's memory or file for a moment
     /// (`readlink` of `exe`, `stat`): if the process ends just then, the holder of the last reference unmaps and closes
     /// for it, and waits.
+    ///
+    /// # Errors
+    /// `NotFound` if it has exited.
     pub fn executable(&self) -> io::Result<ExecutableIdentity> {
         let mut name = [0; NAME_LONGEST];
         // One read returns all of it; the line end is compared like any other byte.

@@ -4,23 +4,20 @@
 //! hangs up when both have ended. [`Stdio`](crate::stdio::Stdio) owns the fifos: after a restart in place a new console uses the
 //! same ones.
 
-use std::{
-    cell::Cell,
-    fs::File,
-    io,
-    os::fd::{AsRawFd, OwnedFd},
-    rc::{Rc, Weak},
-    time::Duration,
-};
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use threads::async_file;
 use threads::hand::tenant;
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::debug;
 
 use self::pump::{OutputEnd, OutputPump, Sink, WatchedLines};
@@ -59,6 +56,9 @@ pub struct Console {
 
 impl Console {
     /// Takes the master and starts copying on the current `LocalSet`.
+    ///
+    /// # Errors
+    /// The master cannot be watched or copied.
     pub fn start(master: OwnedFd, streams: ConsoleStreams) -> Result<Self, ConsoleError> {
         Self::set_up(master, streams).map_err(ConsoleError::Setup)
     }
@@ -99,6 +99,9 @@ impl Console {
     }
 
     /// Sets the size; the foreground process gets SIGWINCH. A terminal that has hung up has no size to set.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
         let winsize = libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
         if let Some(master) = self.master.upgrade() {

@@ -4,7 +4,10 @@
 //! pipe, a fifo or a terminal of a container longer than it takes to start the OCI runtime with it: the head must not wait for the
 //! lock of one, nor be the last to close it.
 
-use std::{ops::ControlFlow, os::fd::OwnedFd, rc::Rc, time::Duration};
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
 
 use processes::reaper::Reaper;
 use threads::hand::{AT_ONCE, HandError, Held, LATE, Promise, Reply};

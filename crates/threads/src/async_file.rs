@@ -1,9 +1,11 @@
 //! Files that signal their readiness (fifos, ptys, event descriptors), registered with the reactor.
 
-use std::{fs::File, io};
+use std::fs::File;
+use std::io;
 
 use nix::poll::{PollFd, PollTimeout, poll};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Registers a non-blocking file.
 ///

@@ -3,12 +3,10 @@
 //! With root's number a process needs no privilege for a lease on a file (`F_SETLEASE`): an open then waits until the holder gives way,
 //! 45 s a file (`fs.lease-break-time`), and with `O_NONBLOCK` it fails at once. Reads and writes of an open file wait for no lease.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// The text of such a file.
 ///

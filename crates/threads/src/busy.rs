@@ -4,14 +4,12 @@
 //! checks for outside events; most take a few microseconds. It counts waits and work alike, but not the time in which
 //! the thread was ready to run and others had the processor: that is the node's load, not the shim's doing.
 
-use std::{
-    cell::Cell,
-    fs::File,
-    future::{Future, poll_fn},
-    os::unix::fs::FileExt,
-    pin::pin,
-    time::Duration,
-};
+use std::cell::Cell;
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::os::unix::fs::FileExt;
+use std::pin::pin;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;

@@ -1,12 +1,10 @@
 //! A timer of the kernel: a descriptor that can be read when a time has passed. It is finer than the milliseconds of tokio's timers, and
 //! one thread may set what another one waits for.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd},
-    time::Duration,
-};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::time::Duration;
 
 /// A timer that is not set.
 ///

@@ -1,6 +1,7 @@
 //! Locks of the kernel that a container holds: without a privilege or an annotation it keeps the reader of its output waiting.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;

@@ -1,6 +1,9 @@
 //! Leases on a group's files, taken by the test's own process: the kernel makes no difference.
 
-use std::{fs, os::fd::AsRawFd, path::PathBuf, time::Duration};
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use processes::SignalNumber;
 use test_support::{run, within};

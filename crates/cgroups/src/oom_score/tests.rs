@@ -1,10 +1,8 @@
 //! The lock that the kernel has for all writes of `oom_score_adj`, kept by many writers.
 
-use std::{
-    fs,
-    os::fd::{AsFd, AsRawFd},
-    time::Duration,
-};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use processes::helper_process;
 use test_support::{run, within};

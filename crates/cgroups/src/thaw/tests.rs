@@ -1,6 +1,7 @@
 //! Frozen groups of a real container on cgroup v1, and of a process in the v2 hierarchy of a hybrid host.
 
-use std::{cell::Cell, path::Path};
+use std::cell::Cell;
+use std::path::Path;
 
 use processes::{Process, SignalNumber};
 use test_support::{DEADLINE, run, until, within};

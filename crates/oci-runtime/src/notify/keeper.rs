@@ -7,13 +7,10 @@
 use std::os::fd::{AsRawFd, RawFd};
 
 use cgroups::Membership;
-use nix::{
-    errno::Errno,
-    sys::socket::{MsgFlags, recv, send},
-    unistd::{ForkResult, Pid, fork, getpid},
-};
-use processes::helper_process;
-use processes::{Process, SignalNumber};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
+use processes::{Process, SignalNumber, helper_process};
 
 use super::protocol::{Announcement, ORDER_LONGEST, Order};
 use super::receiver::{self, Receiver};

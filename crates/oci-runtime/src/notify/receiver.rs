@@ -7,21 +7,16 @@
 //! descriptor whose close means that all earlier messages were taken, and `systemd-notify` waits for that. Owns the check of
 //! a sender, and how often the shim hears of a container.
 
-use std::{
-    mem::{size_of, zeroed},
-    os::fd::{FromRawFd, OwnedFd, RawFd},
-    time::{Duration, Instant},
-};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use cgroups::Membership;
-use nix::{
-    errno::Errno,
-    poll::PollTimeout,
-    sys::socket::{MsgFlags, send},
-    unistd::Pid,
-};
-use processes::Process;
-use processes::helper_process;
+use nix::errno::Errno;
+use nix::poll::PollTimeout;
+use nix::sys::socket::{MsgFlags, send};
+use nix::unistd::Pid;
+use processes::{Process, helper_process};
 
 use super::message::{MESSAGE_LONGEST, Message, Statement};
 use super::protocol::Report;

@@ -2,37 +2,28 @@
 //!
 //! The shim reads no message and looks up no sender.
 
-use std::{
-    cell::Cell,
-    fs::File,
-    io,
-    mem::size_of,
-    os::{
-        fd::{AsFd, AsRawFd},
-        unix::{
-            fs::{OpenOptionsExt, PermissionsExt},
-            net::UnixDatagram,
-        },
-    },
-    path::Path,
-    rc::Rc,
-    time::Duration,
-};
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
 
 use cgroups::{Cgroup, Membership};
-use nix::{
-    errno::Errno,
-    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
-};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use processes::Process;
 use processes::helper_process::{self, HelperProcess};
 use processes::reaper::Reaper;
 use threads::async_file;
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    sync::Notify,
-    task::JoinHandle,
-};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::keeper;

@@ -3,22 +3,18 @@
 //! Owns which addresses are tried: only addresses of that namespace. Pod authors write the annotations, and the shim
 //! must not become their port scanner of the node (DESIGN §6).
 
-use std::{
-    fmt, fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::fs::MetadataExt,
-    },
-    time::Duration,
-};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    ifaddrs::getifaddrs,
-    poll::PollFlags,
-    sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt},
-};
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::poll::PollFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, getsockopt, socket, sockopt};
 use processes::Process;
 
 use super::deadline::{Connection, Failed, now, wait_for};

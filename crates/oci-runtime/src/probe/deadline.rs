@@ -2,18 +2,14 @@
 //!
 //! Owns waits for a socket, which end with the attempt's time.
 
-use std::{
-    io::{self, Read, Write},
-    net::TcpStream,
-    os::fd::{AsFd, BorrowedFd},
-    time::Duration,
-};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    time::{ClockId, clock_gettime},
-};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
 
 /// The kernel's time since the machine started: the same in all processes.
 pub(super) fn now() -> Duration {

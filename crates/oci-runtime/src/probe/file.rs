@@ -2,12 +2,13 @@
 //!
 //! Owns one look. Never opens the file itself: what the container put there, perhaps a fifo or a device, stays untouched.
 
-use std::{fs::File, io, os::unix::fs::OpenOptionsExt, time::Duration};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
-};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use processes::Process;
 
 use super::deadline::{Failed, now};

@@ -5,10 +5,8 @@
 
 use std::net::SocketAddr;
 
-use grpc_call::{
-    Call, CallError,
-    message::{self, Value},
-};
+use grpc_call::message::{self, Value};
+use grpc_call::{Call, CallError};
 
 use super::deadline::{Connection, Failed};
 

@@ -5,32 +5,26 @@
 //! so one stays for the next attempt, also when one took longer than its time, and ends when none comes for a while. Owns that
 //! process, how often there is a new one, and the pace: an attempt that has cost much makes the next one wait.
 
-use std::{
-    cell::{Cell, RefCell},
-    fs::File,
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-    rc::Rc,
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::Duration;
 
 use cgroups::{Cgroup, Membership};
-use nix::{
-    errno::Errno,
-    poll::PollFlags,
-    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair},
-    unistd::Pid,
-};
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::unistd::Pid;
 use processes::Process;
 use processes::helper_process::{self, HelperProcess};
 use processes::reaper::Reaper;
-use threads::async_file;
-use threads::helper_thread;
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    sync::Notify,
-    time::Instant,
-};
+use threads::{async_file, helper_thread};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::connect::HomeNetwork;
 use super::deadline::{Failed, now, wait_for};

@@ -6,7 +6,9 @@ use processes::Process;
 
 use super::connect::{self, Endpoint, HomeNetwork};
 use super::deadline::Failed;
-use super::{file, grpc, http};
+use super::file;
+use super::grpc;
+use super::http;
 
 /// One attempt's question.
 #[derive(Debug, Clone, PartialEq, Eq)]

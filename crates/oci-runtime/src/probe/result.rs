@@ -1,6 +1,7 @@
 //! What an attempt has found.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 /// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 //! Owns their arguments and the handling of criu's working directory. Does not decide whether a container may be
 //! checkpointed.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use cgroups::Cgroup;
 use streams::stdio::ChildStdio;
@@ -81,6 +80,9 @@ impl Container {
     ///
     /// A failed checkpoint leaves criu's log in the bundle and names it in its error. Afterwards the processes run, as
     /// far as `cgroup` shows: criu freezes them for its work, and a criu that was killed does not thaw them (K17).
+    ///
+    /// # Errors
+    /// The runtime fails, or the sandbox is podshim's own.
     pub async fn checkpoint(
         &self,
         image_path: &Path,
@@ -123,6 +125,9 @@ impl Container {
     /// `restore --detach`: makes the container from a checkpoint. The container runs when this returns.
     ///
     /// After a failure only criu's log is left of the container, and the error names it.
+    ///
+    /// # Errors
+    /// The runtime fails; its words and criu's log are in it.
     pub async fn restore(
         &self,
         stdio: ChildStdio,

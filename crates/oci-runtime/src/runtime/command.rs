@@ -1,13 +1,12 @@
 //! One call of the runtime: its arguments, where its streams go, and its error messages.
 
-use std::{
-    ffi::OsString,
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
-    path::{Path, PathBuf},
-    process::{Command, Stdio as ProcessStdio},
-};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio as ProcessStdio};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;

@@ -1,12 +1,9 @@
 //! An OCI runtime, and the handle of one of its containers, of which every call is a file of its own beside this.
 
-use std::{
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use cgroups::CgroupDriver;
-use cgroups::Hidden;
+use cgroups::{CgroupDriver, Hidden};
 use own_sandbox::SandboxRequest;
 use processes::reaper::{Charge, Reaper};
 

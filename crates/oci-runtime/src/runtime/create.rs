@@ -13,6 +13,9 @@ impl Container {
     /// `create`: leaves the runtime's init waiting for [`Self::start`], with `stdio` as its streams.
     ///
     /// After a failure nothing of the container is left: podshim deletes what the runtime made half way.
+    ///
+    /// # Errors
+    /// The runtime fails, with its own words, or is not done in time.
     pub async fn create(
         &self,
         stdio: ChildStdio,

@@ -42,6 +42,9 @@ impl Container {
     ///
     /// By force it also works without a bundle: containerd 1.7 may remove the bundle of a dead shim's container at the
     /// same time, and the runtime's log with it, even during the first try (N3).
+    ///
+    /// # Errors
+    /// The runtime fails, or something of the container is left.
     pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
         if let Some(cgroups_path) = self.recorded_sandbox()? {
             return self.delete_sandbox(&cgroups_path).await;
@@ -67,6 +70,9 @@ impl Container {
 
     /// `delete` of an ended container whose groups the next process shall be in (R6). Returns whether they are still there: where
     /// the runtime cannot be kept from removing them, the container is deleted all the same.
+    ///
+    /// # Errors
+    /// As [`Self::delete`].
     pub async fn delete_all_but(&self, groups: &KeptGroups) -> Result<GroupsLeft, RuntimeError> {
         let hidden = self.hiding(groups.hidden());
         if let Err(error) = hidden.try_delete(DeleteMode::Ended).await {

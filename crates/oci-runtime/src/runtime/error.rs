@@ -2,7 +2,10 @@
 //!
 //! Owns the recognition of error texts: runtimes report the reason of a failure in prose only.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use thiserror::Error;

@@ -1,6 +1,8 @@
 //! A call that leaves a process behind, and the adoption of that process.
 
-use std::{fs, io, path::Path};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use processes::reaper::{ExitSubscription, ExitWatch};
 use processes::{ExecutableIdentity, Process};

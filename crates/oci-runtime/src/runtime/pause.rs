@@ -9,6 +9,9 @@ use super::error::{Operation, RuntimeError};
 
 impl Container {
     /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.
+    ///
+    /// # Errors
+    /// The runtime fails, or the processes cannot be frozen.
     pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         if self.sandbox.is_some() {
             return self.freeze_sandbox(cgroup, Operation::Pause).await;
@@ -24,6 +27,9 @@ impl Container {
     }
 
     /// `resume`: thaws a paused container. If the runtime fails to, podshim thaws `cgroup` itself (K17).
+    ///
+    /// # Errors
+    /// Neither can thaw them.
     pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         if self.sandbox.is_some() {
             return self.freeze_sandbox(cgroup, Operation::Resume).await;

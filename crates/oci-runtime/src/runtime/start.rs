@@ -1,6 +1,7 @@
 //! `start`, `exec` and `update`: what is asked of a container that exists.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use streams::stdio::ChildStdio;
 
@@ -12,6 +13,9 @@ use crate::bundle::BundleError;
 
 impl Container {
     /// `start`: makes a created container run its program.
+    ///
+    /// # Errors
+    /// The runtime fails, with its own words.
     pub async fn start(&self) -> Result<(), RuntimeError> {
         if self.sandbox.is_some() {
             return Ok(());
@@ -24,6 +28,9 @@ impl Container {
     /// `exec --detach`: runs another process in the container. `process` is an OCI process as JSON.
     ///
     /// Also works in a created container (XP-1). The returned process may have ended already.
+    ///
+    /// # Errors
+    /// The runtime fails, or the container has no such program.
     pub async fn exec(
         &self,
         exec_id: &str,
@@ -56,6 +63,9 @@ impl Container {
     }
 
     /// `update`: applies an OCI `LinuxResources` document given as JSON.
+    ///
+    /// # Errors
+    /// The runtime fails, or the kernel does not take a limit.
     pub async fn update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
         if let Some(request) = &self.sandbox {
             return self.update_sandbox(request, resources).await;

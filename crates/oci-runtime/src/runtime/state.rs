@@ -34,6 +34,9 @@ pub struct RuntimeState {
 
 impl Container {
     /// `state`: what the runtime reports.
+    ///
+    /// # Errors
+    /// The runtime fails, or does not know the container.
     pub async fn state(&self) -> Result<RuntimeState, RuntimeError> {
         let mut arguments = Arguments::new("state");
         arguments.push(&*self.id);

@@ -1,6 +1,7 @@
 //! The driver against the real runc, with a busybox in a bundle.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
+use std::time::Duration;
 
 use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use processes::reaper::Exit;

@@ -1,6 +1,7 @@
 //! The process that a runtime had already made when it failed: nothing else would end it.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use cgroups::Cgroup;
 use processes::reaper::ExitSubscription;

@@ -83,22 +83,7 @@ pub(super) fn parse(value: &str) -> Result<Gate, GateError> {
             }
             probe(GateAction::Http { host, port, path: path.to_owned() }, options)
         }
-        "grpc" => {
-            let (target, options) = until_semicolon(needs("grpc", GRPC_FORM)?);
-            let (number, service) = match target.trim().split_once('/') {
-                Some((number, service)) => (number, Some(service)),
-                None => (target.trim(), None),
-            };
-            let port = port(number)?;
-            let is_name = |service: &str| {
-                (1..=SERVICE_LONGEST).contains(&service.len())
-                    && !service.contains(|c: char| c.is_whitespace() || c.is_control())
-            };
-            if let Some(service) = service.filter(|service| !is_name(service)) {
-                return Err(GateError::Service { service: excerpt(service) });
-            }
-            probe(GateAction::Grpc { port, service: service.unwrap_or_default().to_owned() }, options)
-        }
+        "grpc" => grpc(needs("grpc", GRPC_FORM)?),
         "log" => {
             let (pattern, options) = pattern(needs("log", "log:<regex>")?);
             probe(GateAction::Log(Pattern::parse(pattern.trim())?), options)
@@ -113,6 +98,23 @@ pub(super) fn parse(value: &str) -> Result<Gate, GateError> {
         }
         unknown => Err(GateError::Unknown { gate: excerpt(unknown), hint: hint(unknown) }),
     }
+}
+
+fn grpc(argument: &str) -> Result<Gate, GateError> {
+    let (target, options) = until_semicolon(argument);
+    let (number, service) = match target.trim().split_once('/') {
+        Some((number, service)) => (number, Some(service)),
+        None => (target.trim(), None),
+    };
+    let port = port(number)?;
+    let is_name = |service: &str| {
+        (1..=SERVICE_LONGEST).contains(&service.len())
+            && !service.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    if let Some(service) = service.filter(|service| !is_name(service)) {
+        return Err(GateError::Service { service: excerpt(service) });
+    }
+    probe(GateAction::Grpc { port, service: service.unwrap_or_default().to_owned() }, options)
 }
 
 fn hint(unknown: &str) -> Hint {

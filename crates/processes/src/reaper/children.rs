@@ -2,7 +2,9 @@
 //!
 //! Only reads it. A child that is not in it is found all the same, one by one.
 
-use std::{fs::File, io::Read, str};
+use std::fs::File;
+use std::io::Read;
+use std::str;
 
 use nix::unistd::Pid;
 

@@ -4,7 +4,8 @@
 //! Owns the pace, and that no signal of them wakes the thread meanwhile. The exits that a caller waits for are looked at between two
 //! of them by the caller of this.
 
-use std::{ptr::null_mut, time::Duration};
+use std::ptr::null_mut;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::time::Instant;

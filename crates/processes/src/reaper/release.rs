@@ -4,19 +4,15 @@
 //! Owns that thread, which ends when there has been nothing to release for a moment. It only works, and never waits for a container. Its
 //! descriptors are its own, as a hand's are: a killed shim's connections and lock are closed while it works.
 
-use std::{
-    cell::{Cell, RefCell},
-    io,
-    rc::Rc,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use nix::unistd::Pid;
-use threads::hand::{
-    HeadsDescriptors,
-    line::{Bell, Line, Reader},
-};
+use threads::hand::HeadsDescriptors;
+use threads::hand::line::{Bell, Line, Reader};
 
 /// How long the thread stays after the last release.
 const IDLE: Duration = Duration::from_millis(100);

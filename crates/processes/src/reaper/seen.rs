@@ -2,10 +2,8 @@
 //!
 //! Only looks: what is dead stays so.
 
-use std::{
-    io,
-    time::{Duration, SystemTime},
-};
+use std::io;
+use std::time::{Duration, SystemTime};
 
 use nix::unistd::Pid;
 

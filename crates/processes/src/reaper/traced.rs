@@ -3,7 +3,8 @@
 //!
 //! Owns the end of that: podshim traces none.
 
-use std::{io, ptr::null_mut};
+use std::io;
+use std::ptr::null_mut;
 
 use nix::unistd::Pid;
 

@@ -10,7 +10,8 @@ use containerd_shim_protos::events::task::TaskStart;
 use containerd_shim_protos::shim_async::{Events, create_events};
 use protobuf::Message;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use ttrpc::asynchronous::{Server, TtrpcContext, transport::Listener};
+use ttrpc::asynchronous::transport::Listener;
+use ttrpc::asynchronous::{Server, TtrpcContext};
 
 use super::*;
 

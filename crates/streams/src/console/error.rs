@@ -1,6 +1,7 @@
 //! Why a terminal cannot be had. Owns the wording.
 
-use std::{io, path::PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 use threads::hand::HandError;

@@ -2,16 +2,14 @@
 //!
 //! Owns one timer of the kernel, made at the first pause: most terminals never need one.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    os::fd::AsFd,
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
-use threads::async_file;
-use threads::timer;
-use tokio::io::{Interest, unix::AsyncFd};
+use threads::{async_file, timer};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 #[derive(Debug, Default)]
 pub(super) struct Pause(Option<AsyncFd<File>>);

@@ -3,21 +3,18 @@
 //! Owns its descriptors, the buffer and how a batch of output is made. Knows no process and no container, so that any thread with a
 //! reactor can run it.
 
-use std::{
-    cell::{Cell, RefCell},
-    fs::File,
-    io::{self, Read, Write},
-    ops::ControlFlow,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    sync::Notify,
-    time::Instant,
-};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::pause::Pause;
 use crate::stdio::{Lines, OpenLine};

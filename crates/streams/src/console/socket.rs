@@ -2,21 +2,16 @@
 //!
 //! Owns the socket's place in the file system and the descriptor protocol.
 
-use std::{
-    io::{self, IoSliceMut},
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::fs::PermissionsExt,
-    },
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use nix::{
-    cmsg_space,
-    sys::socket::{ControlMessageOwned, MsgFlags, recvmsg},
-};
-use tokio::{io::Interest, net::UnixListener};
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::UnixListener;
 
 use super::error::ConsoleError;
 
@@ -40,6 +35,9 @@ impl ConsoleSocket {
     /// removed with its last socket.
     ///
     /// `base` must be short: bundle paths of CRI containers exceed the 107 bytes a socket address holds.
+    ///
+    /// # Errors
+    /// The directory or the socket cannot be made.
     pub fn bind(base: &Path) -> Result<Self, ConsoleError> {
         let bind = || {
             std::fs::create_dir_all(base)?;
@@ -74,6 +72,9 @@ impl ConsoleSocket {
     /// Receives the pty master, waiting at most `limit`. Cancel-safe until the connection is accepted.
     ///
     /// Call it after the runtime's command succeeded: the descriptor is in the socket's queue by then.
+    ///
+    /// # Errors
+    /// None comes in time, or something else does.
     pub async fn receive(&self, limit: Duration) -> Result<OwnedFd, ConsoleError> {
         let receive = async {
             let (stream, _) = self.listener.accept().await?;

@@ -1,12 +1,12 @@
 //! Consoles with a pty of the test. That of a real runc is in `tests/terminal.rs`.
 
-use std::{fs::OpenOptions, io::Write, os::fd::AsFd};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::AsFd;
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    pty::{OpenptyResult, openpty},
-    sys::socket::{ControlMessage, MsgFlags, sendmsg},
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::{OpenptyResult, openpty};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use test_support::{DEADLINE, make_fifo, open_reader, read_available, read_to_end, run, until, within};
 
 use super::*;

@@ -3,7 +3,10 @@
 //! Owns the loan of its three descriptors from the hand: the head starts the OCI runtime with them and closes its copies, and only
 //! then the hand may close its own.
 
-use std::{io, os::fd::OwnedFd, rc::Rc, time::Duration};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
 
 use threads::hand::{AT_ONCE, Guard, HandError, Held, LATE, Reply};
 use tokio::time::Instant;

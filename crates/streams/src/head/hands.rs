@@ -2,17 +2,16 @@
 //!
 //! Owns the pod's hands: one, and another one for each tenant that delays one, up to a bound.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-    os::fd::{OwnedFd, RawFd},
-    rc::{Rc, Weak},
-    sync,
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::os::fd::{OwnedFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync;
+use std::time::Duration;
 
 use threads::hand::{Alert, Hand, HandError, Held, Presence, Pulse, Tenant, WeakHand};
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::stdio::StandIn;

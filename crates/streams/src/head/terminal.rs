@@ -1,11 +1,9 @@
 //! The terminal of one incarnation of a process, as the head has it.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    rc::Rc,
-    time::Duration,
-};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
 use threads::hand::{AT_ONCE, Guard, Held, LATE};
 use tracing::{debug, warn};

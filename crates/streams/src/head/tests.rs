@@ -1,6 +1,9 @@
 //! The head's side of streams against real fifos, pipes and a hand; the test plays containerd and a shell plays the container.
 
-use std::{fs::File, io::Write, os::fd::AsFd, process::Command};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::Command;
 
 use nix::fcntl::{SpliceFFlags, splice};
 use processes::reaper::Child;

@@ -3,7 +3,12 @@
 //! Owns the handling of the OCI runtime's own messages: the runtime has the container's streams while it creates or
 //! executes, and writes its errors to that stderr. Until the runtime has succeeded, none of that may reach a reader.
 
-use std::{fs::File, io, os::fd::OwnedFd, process::Stdio as ProcessStdio, rc::Weak, sync::Arc};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Stdio as ProcessStdio;
+use std::rc::Weak;
+use std::sync::Arc;
 
 use threads::hand::Held;
 use tokio::time::Instant;
@@ -141,6 +146,9 @@ impl Stdio {
 
     /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its pty
     /// through the console socket.
+    ///
+    /// # Errors
+    /// Its ends cannot be made.
     pub fn attempt(&self) -> io::Result<Attempt> {
         if self.mode == StreamMode::Terminal {
             return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack::default() });
@@ -183,6 +191,9 @@ impl Stdio {
 
     /// Streams for a process beside the program, such as a hook: it writes to the container's output and has no input.
     /// Call [`HeldBack::begin`] instead of [`Self::accept`].
+    ///
+    /// # Errors
+    /// Its ends cannot be made.
     pub fn attempt_beside(&self) -> io::Result<Attempt> {
         if self.mode == StreamMode::Terminal {
             // The program owns the terminal; the terminal's destination also takes other lines.

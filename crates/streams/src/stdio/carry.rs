@@ -4,11 +4,9 @@
 //! addresses, and waits for the second one with the first one held (`pipe_double_lock` in the kernel's fs/splice.c). A container can hold
 //! the lock of its own pipe for as long as it likes: containerd or a client would then wait in the kernel for that of its fifo.
 
-use std::{
-    cell::RefCell,
-    fs::{File, OpenOptions},
-    io::{self, Read},
-};
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 
 use nix::fcntl::{SpliceFFlags, splice, tee};
 

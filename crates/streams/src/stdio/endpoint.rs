@@ -2,16 +2,12 @@
 //!
 //! Owns the rules of opening (CONTRACT §7). [`Stdio`](super::Stdio) uses the open ends.
 
-use std::{
-    fs::{File, Metadata, OpenOptions},
-    io,
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
-    },
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;

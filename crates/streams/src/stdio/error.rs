@@ -1,7 +1,9 @@
 //! Why a container's standard streams cannot be opened, in words that name the stream and the address that containerd
 //! gave. Owns the wording; opens nothing.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 use threads::hand::HandError;

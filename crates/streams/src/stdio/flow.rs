@@ -3,13 +3,9 @@
 //! Owns what the one that moves has to know. A byte is moved in one turn of its tenant's (`hand::tenant`), so none comes twice, and none
 //! is lost or out of its order, whichever hand moves it and whenever the other one comes back.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use threads::hand::{Tenant, tenant};
 

@@ -3,7 +3,10 @@
 //! Owns how much of what was read may go on. The program writes to the same pipe at any time: what it writes behind half a line would
 //! be the rest of that line. A hook writes little, so its bytes may pass through user space.
 
-use std::{cell::RefCell, fs::File, io, io::Read};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::io::Read;
 
 /// With a line feed it is never longer than what one write puts into a pipe in one piece.
 const LONGEST: usize = libc::PIPE_BUF - 1;

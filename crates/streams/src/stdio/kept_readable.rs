@@ -3,12 +3,15 @@
 //! Owns when it is closed: not before the fifo has been read, since a client may be away for a moment and comes back for the rest;
 //! and not much later, since a client may never delete what it has run (D8).
 
-use std::{fs::File, io, time::Duration};
+use std::fs::File;
+use std::io;
+use std::time::Duration;
 
 use nix::poll::PollFlags;
 use threads::async_file;
 use threads::hand::tenant;
-use tokio::{io::Interest, task::JoinHandle};
+use tokio::io::Interest;
+use tokio::task::JoinHandle;
 
 use super::mover::is_ready;
 use super::pipe::unread;

@@ -3,12 +3,10 @@
 //!
 //! Owns what is known of the last byte of a stream. Moves nothing by itself (`carry` says with which byte it has ended).
 
-use std::{
-    fs::File,
-    io::Write,
-    os::unix::fs::FileExt,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::endpoint::open_to_read_again;
 

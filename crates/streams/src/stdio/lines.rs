@@ -3,14 +3,12 @@
 //! Owns the cutting into lines, which is bounded in memory and in processor time, and the second view of a pipe for it.
 //! Nothing here can change the stream or make it fail. While a watch reads, the stream moves no faster than the watch.
 
-use std::{
-    cell::{Cell, RefCell},
-    fs::File,
-    io::{self, Read},
-    ops::ControlFlow,
-    rc::Rc,
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
 
 use nix::fcntl::{SpliceFFlags, tee};
 use tokio::time::Instant;

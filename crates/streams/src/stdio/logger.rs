@@ -152,6 +152,9 @@ impl Logger {
     /// Starts the program, once, and waits until it is ready. A program that does not get ready is killed.
     ///
     /// Cancel-safe: dropping the future kills the program.
+    ///
+    /// # Errors
+    /// The program cannot be started, or does not get ready in time.
     pub async fn start(
         &mut self,
         reaper: &Reaper,

@@ -1,16 +1,13 @@
 //! The movement of one stream, from the preparation of its ends to its end, and the task in which it moves (`mover`).
 
-use std::{
-    fs::File,
-    io,
-    rc::{Rc, Weak},
-};
+use std::fs::File;
+use std::io;
+use std::rc::{Rc, Weak};
 
-use threads::{busy, hand::tenant};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, timeout_at},
-};
+use threads::busy;
+use threads::hand::tenant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
 use super::error::StreamName;

@@ -4,25 +4,22 @@
 //! It never copies the data through user space on its way and never wakes up while nothing can move. A gate that reads lines sees a
 //! tee(2) copy (`lines`).
 
-use std::{
-    cell::RefCell,
-    fs::File,
-    io::{self, Write},
-    ops::ControlFlow,
-    os::fd::AsFd,
-    rc::Weak,
-    sync::{self, Arc},
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::rc::Weak;
+use std::sync::{self, Arc};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 use threads::async_file;
 use threads::async_file::poll_now;
 use threads::hand::{Tenant, stock};
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    time::Instant,
-};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 use super::carry::{Wanted, carry};
 use super::flow::{Flow, Progress};

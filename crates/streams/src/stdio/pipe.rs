@@ -1,8 +1,11 @@
 //! The anonymous pipes: to whom they belong, and how much is in one.
 
-use std::{fs::File, io, os::fd::AsRawFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 
-use nix::{fcntl::OFlag, unistd::pipe2};
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 
 use super::paths::StreamOwner;
 

@@ -4,17 +4,13 @@
 //! Owns what it takes out meanwhile, within bounds. The movement of the stream passes that on after a success; after a failure
 //! nothing does.
 
-use std::{
-    cell::RefCell,
-    fs::File,
-    io::{self, Read},
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use threads::hand::tenant;
 use tokio::task::JoinHandle;

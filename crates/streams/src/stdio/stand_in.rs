@@ -3,11 +3,9 @@
 //! Owns the movements that stand in. The work of a terminal, of a hook's lines and of a stream whose lines a gate reads is not in stock:
 //! what has been read of these and not written yet is in the memory of their own hand.
 
-use std::{
-    collections::BTreeMap,
-    rc::{Rc, Weak},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use threads::hand::stock::Work;
 use tracing::debug;

@@ -1,6 +1,8 @@
 //! One stream: the fifo or file that containerd named, the process's end, and what moves between them.
 
-use std::{fs::File, io, sync::Arc};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
 
 use super::endpoint::{Address, Fifo, ReaderWait, StreamTarget};
 use super::error::{StdioError, StreamName};

@@ -1,11 +1,9 @@
 //! The three streams of a container or exec, from Create to Delete.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    sync::Arc,
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::debug;
@@ -51,6 +49,9 @@ pub struct Stdio {
 impl Stdio {
     /// Opens the files that `paths` names and makes the process's ends, which it gives to `owner`. Fifos are only
     /// checked here; [`Self::connect`] opens them.
+    ///
+    /// # Errors
+    /// An address that podshim does not serve, or a file that cannot be opened.
     pub fn open(paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
         let mode = paths.mode;
         // Refuse unsupported addresses before anything is opened.
@@ -76,6 +77,9 @@ impl Stdio {
     /// Opens containerd's fifos. Call it before [`Self::accept`]; later calls do nothing.
     ///
     /// Waits up to [`READER_LIMIT`] for containerd's side of the output fifos. Cancel-safe: the set can be dropped.
+    ///
+    /// # Errors
+    /// containerd does not open its side in time, or a fifo cannot be opened.
     pub async fn connect(&mut self) -> Result<(), StdioError> {
         self.connect_within(READER_LIMIT).await
     }
@@ -98,6 +102,9 @@ impl Stdio {
     }
 
     /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
+    ///
+    /// # Errors
+    /// The ends cannot be copied.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
             return Ok(ConsoleStreams { stdin: None, stdout: None, line: Arc::default() });

@@ -2,7 +2,9 @@
 //!
 //! Owns percent-decoding and the order of a query. Knows no scheme.
 
-use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// The part after the scheme, without the host, which none of the supported schemes uses, and without the fragment.
 #[derive(Debug, PartialEq, Eq)]

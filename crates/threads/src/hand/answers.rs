@@ -1,14 +1,12 @@
 //! What a hand answers: a promise that a message takes to it, and the reply that the head waits for.
 
-use std::{
-    any::Any,
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-    marker::PhantomData,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tracing::error;

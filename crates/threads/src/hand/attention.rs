@@ -4,23 +4,18 @@
 //! ready. The hand sets the timer with the first round after a silence, and the head looks when that has passed: an idle hand wakes
 //! no thread, and a busy one the head about once a second.
 
-use std::{
-    fs::File,
-    future::poll_fn,
-    io::{self, Read},
-    os::fd::{AsRawFd, BorrowedFd, RawFd},
-    pin::pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    time::Instant,
-};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 use crate::async_file;
 use crate::timer;

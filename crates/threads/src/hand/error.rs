@@ -1,6 +1,7 @@
 //! Why a hand does not answer, in words for the caller of what needs it. Owns the wording.
 
-use std::{io, time::Duration};
+use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
 

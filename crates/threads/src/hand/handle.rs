@@ -2,16 +2,14 @@
 //!
 //! Owns what is sent, and in which order. Never waits for a hand without a limit.
 
-use std::{
-    cell::{Cell, OnceCell},
-    future::Future,
-    io,
-    marker::PhantomData,
-    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
-    rc::{Rc, Weak},
-    sync::Arc,
-    time::Duration,
-};
+use std::cell::{Cell, OnceCell};
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::answers::{Promise, Reply};
 use super::attention::{Alert, Presence, Pulse};

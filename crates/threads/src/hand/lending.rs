@@ -2,18 +2,14 @@
 //!
 //! Owns the socket's two ends and the form of a message: a key, and descriptors.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    io::{self, IoSlice},
-    mem::zeroed,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::{
-    cmsg_space,
-    sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair},
-};
+use nix::cmsg_space;
+use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair};
 
 /// Most descriptors of one message: a process has three streams.
 const MOST: usize = 3;

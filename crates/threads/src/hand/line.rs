@@ -4,16 +4,15 @@
 //! that runtime's, whose number means something else in this thread's table. A bell has the same number in both: it is opened before
 //! the tables part.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::{self, Read},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::async_file;
 

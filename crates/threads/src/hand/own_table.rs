@@ -1,11 +1,10 @@
 //! A thread leaves the head's descriptors: from then on it has a table of its own.
 
-use std::{io, os::fd::RawFd};
+use std::io;
+use std::os::fd::RawFd;
 
-use nix::{
-    sched::{CloneFlags, unshare},
-    sys::signal::SigSet,
-};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::SigSet;
 
 /// The head's descriptors in the table of a thread that has left them. They are closed there when this is dropped.
 #[derive(Debug)]

@@ -6,15 +6,13 @@
 //! a piece's copies back before it closes its own, so that the last close is never the head's. When the shim is killed, the kernel drops
 //! what is in flight after the head's own descriptors, its connections and its lock.
 
-use std::{
-    any::Any,
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-    io::{self, IoSlice},
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair,

@@ -2,15 +2,13 @@
 //!
 //! Owns who may use it when: one act at a time, in the order in which they were sent. Runs on the hand's thread alone.
 
-use std::{
-    any::Any,
-    cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
-    io,
-    ops::{Deref, DerefMut},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    rc::Rc,
-};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use tokio::task::AbortHandle;
 

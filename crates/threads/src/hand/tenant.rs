@@ -4,15 +4,14 @@
 //! processes hold. Another thread looks again later, so a tenant stops one hand at the most, however many pipes it holds; and what
 //! one thread does with a stream never comes between what another one does.
 
-use std::{
-    cell::{Cell, RefCell},
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, TryLockError},
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::{task::JoinHandle, time::Sleep};
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 
 /// Until the next look at a turn that another hand has: that one waits in the kernel, or has it for a moment.
 const TAKEN: Duration = Duration::from_millis(50);

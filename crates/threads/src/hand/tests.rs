@@ -1,12 +1,8 @@
 //! What a hand promises: order, its own descriptors, and that nothing stays of what is given up.
 
-use std::{
-    os::fd::{AsRawFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use test_support::{run, until};

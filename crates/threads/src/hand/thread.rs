@@ -1,19 +1,13 @@
 //! The hand's thread: its descriptors, its runtime, its end.
 
-use std::{
-    io,
-    os::{
-        fd::{AsRawFd, OwnedFd, RawFd},
-        unix::net::UnixStream,
-    },
-    rc::Rc,
-    sync::{Arc, mpsc},
-};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
 
-use tokio::{
-    runtime::Runtime,
-    task::{JoinHandle, LocalSet},
-};
+use tokio::runtime::Runtime;
+use tokio::task::{JoinHandle, LocalSet};
 use tracing::error;
 
 use super::answers::{Answer, Awaited};

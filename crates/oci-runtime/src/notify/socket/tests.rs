@@ -1,24 +1,16 @@
 //! Reading of datagrams and of their senders. The e2e tests show that a container is heard.
 
-use std::{
-    cell::RefCell,
-    io::Write,
-    net::{TcpListener, TcpStream},
-    os::{
-        fd::{OwnedFd, RawFd},
-        unix::net::UnixDatagram,
-    },
-    rc::Rc,
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::rc::Rc;
+use std::time::Duration;
 
-use nix::{
-    sys::{
-        signal::{Signal, kill},
-        socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt},
-    },
-    unistd::{Pid, getpid},
-};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+use nix::unistd::{Pid, getpid};
 use processes::SignalNumber;
 use streams::stdio::ChildStdio;
 use test_support::{run, until, until_ended, within};

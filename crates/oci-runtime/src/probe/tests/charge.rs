@@ -1,10 +1,8 @@
 //! H4, H6: who pays for an attempt.
 
 use cgroups::{Cgroup, Stats};
-use nix::{
-    sys::signal::{Signal, kill},
-    time::{ClockId, clock_gettime},
-};
+use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 
 use super::*;
 

@@ -1,14 +1,10 @@
 //! Malicious answers to a probe (DESIGN §6): without an end, none at all, a redirect to somewhere else.
 
-use std::{
-    net::TcpStream,
-    os::fd::AsRawFd,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 

@@ -1,9 +1,9 @@
 //! Runtimes that fail after their work, in the middle of it, or never end: scripts in front of the real one.
 
-use std::{os::unix::fs::PermissionsExt, rc::Rc};
+use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
 
-use cgroups::CgroupDriver;
-use cgroups::{Cgroup, FreezeState};
+use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use processes::SignalNumber;
 use streams::stdio::ChildStdio;
 use test_support::{run, run_for_any_time, until, until_ended, within};

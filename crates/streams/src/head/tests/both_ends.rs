@@ -1,11 +1,9 @@
 //! A container that holds the lock of its own pipe keeps no lock of containerd's fifo (H1): the kernel's splice from a pipe to a pipe
 //! takes both locks, in the order of their addresses, and waits for the second one while it has the first.
 
-use std::{
-    io::Read,
-    os::fd::AsRawFd,
-    sync::mpsc::{Receiver, channel},
-};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, channel};
 
 use super::stuck::Holder;
 use super::*;

@@ -1,13 +1,9 @@
 //! A container that holds the lock of its own pipe (H1): the hand waits in the kernel, and the head goes on.
 
-use std::{
-    io::Read,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::net::UnixStream,
-    },
-    thread::JoinHandle,
-};
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use test_support::DEADLINE;

@@ -1,6 +1,8 @@
 //! Streams against real fifos; the test plays containerd and a shell plays the container.
 
-use std::{fs::OpenOptions, io::Read, process::Command};
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::process::Command;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use processes::SignalNumber;

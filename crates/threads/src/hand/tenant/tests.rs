@@ -1,6 +1,7 @@
 //! A turn is one thread's at a time; what has none waits, keeps its order, and ends in a turn too.
 
-use std::{rc::Rc, thread::JoinHandle};
+use std::rc::Rc;
+use std::thread::JoinHandle;
 
 use test_support::{run, until};
 

@@ -1,9 +1,7 @@
 //! H5: who pays for messages, and what of podshim's is in a container for how long.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::Stats;
 use nix::time::{ClockId, clock_gettime};

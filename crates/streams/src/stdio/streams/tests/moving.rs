@@ -1,9 +1,7 @@
 //! The movement of data: complete, in order, ended when it must end, and idle when nothing happens.
 
-use nix::{
-    poll::PollFlags,
-    sys::resource::{UsageWho, getrusage},
-};
+use nix::poll::PollFlags;
+use nix::sys::resource::{UsageWho, getrusage};
 
 use super::super::super::mover;
 use super::*;
