@@ -45,9 +45,38 @@ impl Display for CountedRole {
     }
 }
 
+/// How a pod came to its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Each of its mains exited with 0.
+    Succeeded,
+    /// One of them did not, or none ran because an init or a sidecar had failed.
+    Failed,
+}
+
+impl Completion {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Succeeded, Self::Failed];
+}
+
+impl Display for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        })
+    }
+}
+
 /// What is counted. Its text is the key in the files, which other releases read: a key keeps its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count<'a> {
+    /// Starts of a program, by a caller or by podshim.
+    Starts(CountedRole),
+    /// Programs that could not be started.
+    StartFailures(CountedRole),
+    /// Pods that came to their own end, by whether they did what they were made for (J1, I2, I8).
+    Completions(Completion),
     /// Starts of a program by podshim after its end (R2, R4).
     Restarts(CountedRole),
     /// Gates that did not open in time (U4).
@@ -71,6 +100,9 @@ pub enum Count<'a> {
 impl Display for Count<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Starts(role) => write!(f, "starts {role}"),
+            Self::StartFailures(role) => write!(f, "start_failures {role}"),
+            Self::Completions(result) => write!(f, "completions {result}"),
             Self::Restarts(role) => write!(f, "restarts {role}"),
             Self::GateFailures(role) => write!(f, "gate_failures {role}"),
             Self::GateTimeouts(role) => write!(f, "gate_timeouts {role}"),

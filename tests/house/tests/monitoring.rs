@@ -294,8 +294,11 @@ fn promtool(arguments: &[&str]) {
 fn queries_name_what_podshim_writes() {
     let series = series();
     let (alerts, tests) = (read("alerts.yaml"), read("alerts.test.yaml"));
-    let queries = [values(&alerts, "expr:"), dashboard_queries()].concat();
+    let objectives = values(&read("objectives.yaml"), "expr:");
+    let queries = [values(&alerts, "expr:"), objectives.clone(), dashboard_queries()].concat();
+    assert_eq!(objectives.len(), 4, "{objectives:?}");
     assert!(queries.len() > 20, "{queries:?}");
+    let tests = tests + &read("objectives.test.yaml");
     let tested = tests.lines().filter_map(|line| line.split_once("series: '")).map(|(_, rest)| {
         let end = rest.find("}'").map_or(rest.len(), |end| end + 1);
         rest[..end].to_owned()
@@ -318,6 +321,12 @@ fn queries_name_what_podshim_writes() {
 fn promtool_takes_the_alerts_and_each_of_them_fires() {
     promtool(&["check", "rules", "alerts.yaml"]);
     promtool(&["test", "rules", "alerts.test.yaml"]);
+}
+
+#[test]
+fn promtool_takes_the_objectives_and_records_them() {
+    promtool(&["check", "rules", "objectives.yaml"]);
+    promtool(&["test", "rules", "objectives.test.yaml"]);
 }
 
 /// A query of the dashboard is a rule like any other, once Grafana has put in the variables.

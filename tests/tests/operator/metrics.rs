@@ -50,6 +50,10 @@ const OVERRUNS: &str = r#"podshim_budget_overruns_total{namespace="e2e"}"#;
 const STOPS: &str = r#"podshim_stops_total{namespace="e2e",reason="requested"}"#;
 const STOP_TIMES: &str = r#"podshim_stop_seconds_count{namespace="e2e",role="sidecar"}"#;
 const CREATES: &str = r#"podshim_runtime_call_seconds_count{call="create"}"#;
+const STARTS: &str = r#"podshim_container_starts_total{namespace="e2e",role="sidecar"}"#;
+const START_FAILURES: &str = r#"podshim_container_start_failures_total{namespace="e2e",role="main"}"#;
+const SUCCEEDED: &str = r#"podshim_completions_total{namespace="e2e",result="succeeded"}"#;
+const FAILED: &str = r#"podshim_completions_total{namespace="e2e",result="failed"}"#;
 const FAILED_EXECS: &str = r#"podshim_runtime_call_failures_total{call="exec"}"#;
 
 /// A sidecar whose first run fails, so that podshim restarts it, and a main.
@@ -78,7 +82,9 @@ async fn r2_u6_t6_counters_survive_their_pod() -> Result<()> {
     podshim(&node, &["stop", "--grace", "1s", pod.sandbox()], 0).await?;
     let stopped = metrics(&node).await?;
     is_monotonic(&zeros, &stopped)?;
-    for (series, count) in [(RESTARTS, 1.0), (KILLS, 1.0), (OVERRUNS, 1.0), (STOPS, 1.0), (STOP_TIMES, 1.0)] {
+    for (series, count) in
+        [(STARTS, 2.0), (RESTARTS, 1.0), (KILLS, 1.0), (OVERRUNS, 1.0), (STOPS, 1.0), (STOP_TIMES, 1.0)]
+    {
         ensure!(value(&stopped, series)? == count, "{series} is not {count}:\n{stopped}");
     }
     ensure!(value(&stopped, CREATES)? >= 3.0 && value(&stopped, FAILED_EXECS)? >= 1.0, "{stopped}");
@@ -145,6 +151,49 @@ async fn n3_counters_survive_a_killed_shim() -> Result<()> {
     ensure!(value(&after, RESTARTS)? == 1.0, "{after}");
     pod.remove().await?;
     is_monotonic(&after, &metrics(&node).await?)
+}
+
+/// J1, I2: a pod's own end is counted once, by its result; so are programs that could not be started.
+#[tokio::test]
+async fn j1_i2_the_own_ends_of_pods_are_counted() -> Result<()> {
+    let node = Containerd::start().await?;
+    let job = |name: &str, init: u8, main: Program| {
+        let (init, proxy) =
+            (Program::new("init").exits(init).runs_for(milliseconds(1)), Program::new("proxy"));
+        Pod::new(name)
+            .annotate("plan", "init=init, proxy=sidecar, app=main")
+            .annotate("restart-policy", "Never")
+            .container(init)
+            .container(proxy)
+            .container(main)
+    };
+    let main = |code| Program::new("app").exits(code).runs_for(milliseconds(200));
+    for (pod, succeeded, failed) in [
+        (job("metrics-succeeds", 0, main(0)), 1.0, 0.0),
+        (job("metrics-fails", 0, main(3)), 1.0, 1.0),
+        (job("metrics-init", 1, main(0)), 1.0, 2.0),
+    ] {
+        let mut pod = pod.run(&node, Runtime::Podshim).await?;
+        pod.start_all(&["init", "proxy", "app"]).await?;
+        for name in ["app", "proxy"] {
+            pod.wait_exited(name, AMPLE).await?;
+        }
+        let counted = metrics(&node).await?;
+        ensure!(value(&counted, SUCCEEDED)? == succeeded && value(&counted, FAILED)? == failed, "{counted}");
+        pod.remove().await?;
+    }
+    let mut pod =
+        job("metrics-missing", 0, Program::new("app").missing()).run(&node, Runtime::Podshim).await?;
+    pod.start_all(&["init", "proxy"]).await?;
+    pod.create("app").await?;
+    ensure!(pod.start("app").await.is_err(), "app has been started");
+    pod.wait_exited("proxy", AMPLE).await?;
+    pod.remove().await?;
+    let counted = metrics(&node).await?;
+    for (series, count) in [(STARTS, 3.0), (START_FAILURES, 1.0), (SUCCEEDED, 1.0), (FAILED, 3.0)] {
+        ensure!(value(&counted, series)? == count, "{series} is not {count}:\n{counted}");
+    }
+    Ok(())
 }
 
 /// The panels of the dashboard that have something to show of the pod of `prometheus_reads_the_metrics_and_the_rules`.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use control_api::StopReason;
-use node_state::counts::{BOUNDS_MS, Count, CountedRole, Counts, Histogram, Measure};
+use node_state::counts::{BOUNDS_MS, Completion, Count, CountedRole, Counts, Histogram, Measure};
 
 use super::text::{escape, family, seconds};
 
@@ -35,6 +35,22 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
     let by_role = |count: fn(CountedRole) -> Count<'static>| {
         CountedRole::ALL.map(|role| (format!(",role=\"{role}\""), count(role))).to_vec()
     };
+    counter(text, "podshim_container_starts", "Starts of a program.", counts, &by_role(Count::Starts));
+    counter(
+        text,
+        "podshim_container_start_failures",
+        "Programs that could not be started.",
+        counts,
+        &by_role(Count::StartFailures),
+    );
+    let completion = |result: Completion| (format!(",result=\"{result}\""), Count::Completions(result));
+    counter(
+        text,
+        "podshim_completions",
+        "Pods that came to their own end, by whether all mains exited with 0.",
+        counts,
+        &Completion::ALL.map(completion),
+    );
     counter(
         text,
         "podshim_restarts",

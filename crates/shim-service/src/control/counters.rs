@@ -3,17 +3,17 @@
 //! Owns what is counted, from the pod's actions, and when the counts are written into the pod's entry. Nothing of the pod may
 //! depend on them. The keys are `node_state::counts`'.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use control_api::event::Cause;
-use node_state::counts::{Count, CountedRole, Counts, Measure, PodCounts};
+use node_state::counts::{Completion, Count, CountedRole, Counts, Measure, PodCounts};
 use node_state::entry::Entry;
 use oci_runtime::runtime::{CallEnd, FinishedCall};
 use pod_lifecycle::{
-    Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause,
+    Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause, StopCause,
 };
 use pod_spec::{Role, Signal};
 
@@ -26,7 +26,29 @@ pub(crate) struct PodCounters {
     pod: PodCounts,
     containers: BTreeMap<ContainerId, Counted>,
     stop: CountedStop,
+    /// The names of the mains whose last end was a failure.
+    failed_mains: BTreeSet<String>,
     saved: Saved,
+}
+
+/// How many names of failed mains are kept: one is enough for the pod's end, and a caller may make any number of mains.
+const FAILED_MAINS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MainsEnd {
+    Success,
+    Failure,
+}
+
+impl MainsEnd {
+    /// What a milestone says of it.
+    fn of(milestone: &Milestone) -> Option<Self> {
+        match milestone {
+            Milestone::Exited { exit } if exit.code == 0 => Some(Self::Success),
+            Milestone::Exited { .. } | Milestone::StartFailed { .. } => Some(Self::Failure),
+            _ => None,
+        }
+    }
 }
 
 /// A container while it exists.
@@ -91,6 +113,7 @@ impl PodCounters {
             pod: PodCounts { shim, counts: Counts::default() },
             containers: BTreeMap::new(),
             stop: CountedStop::None,
+            failed_mains: BTreeSet::new(),
             saved: Saved::Yes,
         }
     }
@@ -113,7 +136,14 @@ impl PodCounters {
             Action::Record { milestone: Milestone::Held { .. }, .. } if part == InspectedPart::Standby => {
                 before
             }
-            Action::Record { milestone, .. } => self.milestone(before, milestone, now),
+            Action::Record { milestone, .. } => {
+                if let (CountedRole::Main, Some(end), Some(name)) =
+                    (role, MainsEnd::of(milestone), pod.name_of(id))
+                {
+                    self.main_ended(name, end);
+                }
+                self.milestone(before, milestone, now)
+            }
             Action::Run { operation: Operation::Recreate, .. } if before.restart == Restart::Due => {
                 self.add(Count::Restarts(before.role));
                 Counted { restart: Restart::None, ..before }
@@ -133,6 +163,7 @@ impl PodCounters {
             Milestone::StopBegan(stop) if self.stop == CountedStop::None => {
                 self.stop = CountedStop::UnderWay;
                 self.add(Count::Stops(reason(stop.cause).word()));
+                self.completed(stop.cause);
             }
             Milestone::BudgetSpent if self.stop != CountedStop::Overran => {
                 self.stop = CountedStop::Overran;
@@ -140,6 +171,29 @@ impl PodCounters {
             }
             Milestone::StopEnded => self.stop = CountedStop::None,
             _ => {}
+        }
+    }
+
+    /// Counts the pod's own end. Under Always it has none.
+    fn completed(&mut self, cause: StopCause) {
+        let result = match cause {
+            StopCause::Completed if self.failed_mains.is_empty() => Completion::Succeeded,
+            StopCause::Completed | StopCause::InitFailed | StopCause::SidecarFailed => Completion::Failed,
+            _ => return,
+        };
+        self.add(Count::Completions(result));
+    }
+
+    /// Keeps how a main ended last: a caller may delete it before the others have ended, or recreate it (I8).
+    fn main_ended(&mut self, name: &str, end: MainsEnd) {
+        match end {
+            MainsEnd::Success => {
+                self.failed_mains.remove(name);
+            }
+            MainsEnd::Failure if self.failed_mains.len() < FAILED_MAINS => {
+                self.failed_mains.insert(name.to_owned());
+            }
+            MainsEnd::Failure => {}
         }
     }
 
@@ -158,7 +212,14 @@ impl PodCounters {
                 self.add(Count::OomKills(before.role));
                 before
             }
-            Milestone::Running { .. } => Counted { program: Program::Runs, stop: None, ..before },
+            Milestone::StartFailed { .. } => {
+                self.add(Count::StartFailures(before.role));
+                before
+            }
+            Milestone::Running { .. } => {
+                self.add(Count::Starts(before.role));
+                Counted { program: Program::Runs, stop: None, ..before }
+            }
             Milestone::Exited { .. } => {
                 if let Some(stop) = before.stop.filter(|stop| stop.cause != SignalCause::Restart) {
                     self.observe(Measure::Stop(before.role), now.since(stop.at));
