@@ -33,6 +33,7 @@ use crate::interface::outcome::{Outcome, Refusal};
 use crate::interface::stop_order::StopOrder;
 use crate::interface::time::PodTime;
 use crate::interface::view::View;
+use crate::questions::completion::mains_succeeded;
 use crate::questions::deadlines;
 use crate::questions::holds::hold_reason;
 use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of};
@@ -186,6 +187,11 @@ impl Pod {
     /// R14: whether that stop is the first half of a restart.
     pub fn is_restarting(&self) -> bool {
         self.state.is_restarting()
+    }
+
+    /// J3: whether each main has ended with 0. A main that could not be created or started has not.
+    pub fn mains_succeeded(&self) -> bool {
+        mains_succeeded(&self.state)
     }
 
     /// The name of a container, as its plan spells it.

@@ -71,6 +71,10 @@ async fn a_start_that_goes_wrong_leaves_no_program_running() -> Result<()> {
         group.runtime.mend("start")?;
         task.remove().await?;
     }
+    let metrics = node.ctr().output(&["--run", "podshim", "metrics"]).await?.stdout;
+    let counter = r#"podshim_container_start_failures_total{namespace="",role="passthrough"} "#;
+    let counted = metrics.lines().find_map(|line| line.strip_prefix(counter)).context("not counted")?;
+    ensure!(counted.parse::<usize>()? >= Fault::QUICK.len(), "{metrics}");
     group.remove().await
 }
 

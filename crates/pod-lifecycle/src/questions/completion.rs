@@ -28,6 +28,11 @@ pub(crate) fn is_complete(pod: &State) -> bool {
     are_done && !pod.planned().any(runs)
 }
 
+/// J3: whether each main has ended with 0, as its callers see it.
+pub(crate) fn mains_succeeded(pod: &State) -> bool {
+    pod.mains().all(|state| state.counted_code() == Some(0))
+}
+
 /// J5, J1: under OnFailure a main that failed is not done, as its caller restarts it; unless its own policy is another (R13, R15).
 fn is_last(state: &MemberState, code: u32) -> bool {
     let own = match state.member().restart.map(|restart| (restart.mode, restart.codes)) {

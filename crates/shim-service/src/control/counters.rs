@@ -3,7 +3,7 @@
 //! Owns what is counted, from the pod's actions, and when the counts are written into the pod's entry. Nothing of the pod may
 //! depend on them. The keys are `node_state::counts`'.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -26,29 +26,7 @@ pub(crate) struct PodCounters {
     pod: PodCounts,
     containers: BTreeMap<ContainerId, Counted>,
     stop: CountedStop,
-    /// The names of the mains whose last end was a failure.
-    failed_mains: BTreeSet<String>,
     saved: Saved,
-}
-
-/// How many names of failed mains are kept: one is enough for the pod's end, and a caller may make any number of mains.
-const FAILED_MAINS: usize = 64;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MainsEnd {
-    Success,
-    Failure,
-}
-
-impl MainsEnd {
-    /// What a milestone says of it.
-    fn of(milestone: &Milestone) -> Option<Self> {
-        match milestone {
-            Milestone::Exited { exit } if exit.code == 0 => Some(Self::Success),
-            Milestone::Exited { .. } | Milestone::StartFailed { .. } => Some(Self::Failure),
-            _ => None,
-        }
-    }
 }
 
 /// A container while it exists.
@@ -113,7 +91,6 @@ impl PodCounters {
             pod: PodCounts { shim, counts: Counts::default() },
             containers: BTreeMap::new(),
             stop: CountedStop::None,
-            failed_mains: BTreeSet::new(),
             saved: Saved::Yes,
         }
     }
@@ -121,7 +98,7 @@ impl PodCounters {
     /// Counts what an action of the pod means.
     pub(crate) fn record(&mut self, action: &Action, pod: &Pod, now: PodTime) {
         if let Action::Record { container: None, milestone } = action {
-            return self.record_of_pod(milestone);
+            return self.record_of_pod(milestone, pod);
         }
         let Some(id) = container_of(action) else { return };
         if let Action::Publish(Notice::Deleted { .. }) = action {
@@ -136,14 +113,7 @@ impl PodCounters {
             Action::Record { milestone: Milestone::Held { .. }, .. } if part == InspectedPart::Standby => {
                 before
             }
-            Action::Record { milestone, .. } => {
-                if let (CountedRole::Main, Some(end), Some(name)) =
-                    (role, MainsEnd::of(milestone), pod.name_of(id))
-                {
-                    self.main_ended(name, end);
-                }
-                self.milestone(before, milestone, now)
-            }
+            Action::Record { milestone, .. } => self.milestone(before, milestone, now),
             Action::Run { operation: Operation::Recreate, .. } if before.restart == Restart::Due => {
                 self.add(Count::Restarts(before.role));
                 Counted { restart: Restart::None, ..before }
@@ -157,13 +127,13 @@ impl PodCounters {
         self.containers.insert(id.clone(), Counted { role, ..after });
     }
 
-    fn record_of_pod(&mut self, milestone: &Milestone) {
+    fn record_of_pod(&mut self, milestone: &Milestone, pod: &Pod) {
         match milestone {
             // Again when its reason or its time changes (T9).
             Milestone::StopBegan(stop) if self.stop == CountedStop::None => {
                 self.stop = CountedStop::UnderWay;
                 self.add(Count::Stops(reason(stop.cause).word()));
-                self.completed(stop.cause);
+                self.completed(stop.cause, pod);
             }
             Milestone::BudgetSpent if self.stop != CountedStop::Overran => {
                 self.stop = CountedStop::Overran;
@@ -175,26 +145,13 @@ impl PodCounters {
     }
 
     /// Counts the pod's own end. Under Always it has none.
-    fn completed(&mut self, cause: StopCause) {
+    fn completed(&mut self, cause: StopCause, pod: &Pod) {
         let result = match cause {
-            StopCause::Completed if self.failed_mains.is_empty() => Completion::Succeeded,
+            StopCause::Completed if pod.mains_succeeded() => Completion::Succeeded,
             StopCause::Completed | StopCause::InitFailed | StopCause::SidecarFailed => Completion::Failed,
             _ => return,
         };
         self.add(Count::Completions(result));
-    }
-
-    /// Keeps how a main ended last: a caller may delete it before the others have ended, or recreate it (I8).
-    fn main_ended(&mut self, name: &str, end: MainsEnd) {
-        match end {
-            MainsEnd::Success => {
-                self.failed_mains.remove(name);
-            }
-            MainsEnd::Failure if self.failed_mains.len() < FAILED_MAINS => {
-                self.failed_mains.insert(name.to_owned());
-            }
-            MainsEnd::Failure => {}
-        }
     }
 
     fn milestone(&mut self, before: Counted, milestone: &Milestone, now: PodTime) -> Counted {
