@@ -2,22 +2,18 @@
 //! not know of the groups and leaves them. A group that a runtime has on record is never touched here: the runtime
 //! removes it.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
 use threads::helper_thread;
 use tokio::time::Instant;
 
-use super::{
-    files::{self, CgroupMount},
-    group::Cgroup,
-    kill::KillOutcome,
-};
+use super::files::{self, CgroupMount};
+use super::group::Cgroup;
+use super::kill::KillOutcome;
 
 /// How often the removal of a busy group is retried.
 const BUSY_POLL: Duration = Duration::from_millis(5);

@@ -5,16 +5,15 @@
 //!
 //! Owns the order of the child's steps. What they are made from is `request`'s and `groups`', what each does is `steps`'.
 
-use std::{
-    ffi::{CString, OsStr, c_int, c_void},
-    fs::File,
-    io,
-    mem::MaybeUninit,
-    os::{fd::AsRawFd, unix::ffi::OsStrExt},
-    path::Path,
-    ptr::null,
-    sync::atomic::{AtomicI32, Ordering},
-};
+use std::ffi::{CString, OsStr, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::unistd::Pid;
 use processes::open_files_before;

@@ -3,20 +3,14 @@
 //! A thread may enter every namespace but this one: the kernel takes only a process of one thread. So a child makes what the user
 //! namespace is to own, in the shim's memory and with the shim's table of files: it opens the result there and ends.
 
-use std::{
-    ffi::{CStr, c_int, c_void},
-    fs::File,
-    io::{self, Read},
-    os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::fs::MetadataExt,
-    },
-};
+use std::ffi::{CStr, c_int, c_void};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 
-use nix::{
-    errno::Errno,
-    sched::{CloneFlags, setns},
-};
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
 
 use super::our_memory::{self, Closed};
 

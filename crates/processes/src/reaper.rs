@@ -5,29 +5,23 @@
 //! of the same pid (`reaping`). Nothing else in the program may call a wait function. The release of a container's process is another
 //! thread's (`release`): it can be long.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
-    io,
-    os::unix::process::CommandExt,
-    pin::Pin,
-    process::Command,
-    rc::{Rc, Weak},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::pin::Pin;
+use std::process::Command;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use nix::{
-    sys::signal::{SigSet, SigmaskHow, Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::unistd::Pid;
 use threads::busy;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-    task::yield_now,
-};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use crate::process::{self, Process};
 

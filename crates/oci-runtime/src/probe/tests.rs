@@ -1,13 +1,11 @@
 //! Probes of a real container, and of a network namespace made for the test.
 
-use std::{
-    cell::RefCell,
-    io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
-    path::Path,
-    rc::Rc,
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use processes::reaper::Reaper;

@@ -1,6 +1,9 @@
 //! One call of the runtime, from its spawn to its end or its time limit.
 
-use std::{io, os::unix::process::CommandExt, process::Command, time::Duration};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
 
 use cgroups::CgroupDriver;
 use nix::sys::signal::{Signal, killpg};

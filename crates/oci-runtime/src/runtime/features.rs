@@ -2,7 +2,11 @@
 //!
 //! podshim calls it without a container and without the state directory, as containerd's own shim does.
 
-use std::{io, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use processes::reaper::{Child, Reaper};

@@ -3,7 +3,8 @@
 //!
 //! Owns the way back to the state before the call. Ends no process that the failed call did not make.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
+use std::{fs, io};
 
 use cgroups::abandoned::{remove_abandoned, remove_empty};
 use tokio::time::Instant;

@@ -31,26 +31,13 @@ const CALLS: [&str; 11] = [
 /// Counts by namespace.
 type ByNamespace = BTreeMap<String, Counts>;
 
+/// A sample's labels and count for each role.
+fn by_role(count: fn(CountedRole) -> Count<'static>) -> Vec<(String, Count<'static>)> {
+    CountedRole::ALL.map(|role| (format!(",role=\"{role}\""), count(role))).to_vec()
+}
+
 pub(super) fn write(text: &mut String, counts: &ByNamespace) {
-    let by_role = |count: fn(CountedRole) -> Count<'static>| {
-        CountedRole::ALL.map(|role| (format!(",role=\"{role}\""), count(role))).to_vec()
-    };
-    counter(text, "podshim_container_starts", "Starts of a program.", counts, &by_role(Count::Starts));
-    counter(
-        text,
-        "podshim_container_start_failures",
-        "Programs that could not be started.",
-        counts,
-        &by_role(Count::StartFailures),
-    );
-    let completion = |result: Completion| (format!(",result=\"{result}\""), Count::Completions(result));
-    counter(
-        text,
-        "podshim_completions",
-        "Pods that came to their own end, by whether all mains exited with 0.",
-        counts,
-        &Completion::ALL.map(completion),
-    );
+    starts_and_ends(text, counts);
     counter(
         text,
         "podshim_restarts",
@@ -117,6 +104,26 @@ fn durations(text: &mut String, counts: &ByNamespace) {
         "From a program's stop signal to its end.",
         counts,
         Measure::Stop,
+    );
+}
+
+/// Of programs, and of pods that come to their own end.
+fn starts_and_ends(text: &mut String, counts: &ByNamespace) {
+    counter(text, "podshim_container_starts", "Starts of a program.", counts, &by_role(Count::Starts));
+    counter(
+        text,
+        "podshim_container_start_failures",
+        "Programs that could not be started.",
+        counts,
+        &by_role(Count::StartFailures),
+    );
+    let completion = |result: Completion| (format!(",result=\"{result}\""), Count::Completions(result));
+    counter(
+        text,
+        "podshim_completions",
+        "Pods that came to their own end, by whether all mains exited with 0.",
+        counts,
+        &Completion::ALL.map(completion),
     );
 }
 

@@ -2,21 +2,20 @@
 //!
 //! Owns the order of these, and what is looked at when one of them takes long or there are too many.
 
-use std::{io, pin::pin, time::Duration};
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use threads::busy;
-use tokio::{signal::unix::Signal as SignalStream, time::Instant};
+use tokio::signal::unix::Signal as SignalStream;
+use tokio::time::Instant;
 use tracing::{debug, error};
 
-use super::{
-    EarlyExit, Exit, Reaper, SUBSCRIPTION_POLL, children,
-    children::Next,
-    pace::{Pace, REST, Step},
-    release,
-    seen::{Seen, peek},
-    traced,
-};
+use super::children::Next;
+use super::pace::{Pace, REST, Step};
+use super::seen::{Seen, peek};
+use super::{EarlyExit, Exit, Reaper, SUBSCRIPTION_POLL, children, release, traced};
 
 /// How many processes that are nothing to podshim are reaped at a time.
 const STRANGERS_AT_A_TIME: usize = 1024;

@@ -4,18 +4,15 @@
 //! child waits for itself (mounts), 0.3 s of the shim's one thread. The pipe closes with the exec, and what is in it is read only
 //! once the child has ended.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-    os::{fd::AsFd, unix::process::CommandExt},
-    process::Command,
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use nix::{
-    fcntl::OFlag,
-    poll::{PollFd, PollFlags},
-    unistd::{ForkResult, Pid, fork, pipe2},
-};
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use threads::async_file::poll_now;
 
 /// What the child said of its exec.

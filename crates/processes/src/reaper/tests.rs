@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 
 use test_support::{run, until, within};
 
-use super::{seen::peek, *};
+use super::seen::peek;
+use super::*;
 use crate::process::{SignalDelivery, SignalNumber};
 
 fn shell(script: &str) -> Command {

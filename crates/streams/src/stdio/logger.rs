@@ -4,32 +4,24 @@
 //! are drained, and killed if they are dropped before. Its pipes connect it directly with the process that writes; the
 //! shim does not see the data. Runs on the head, which owns all processes; the pipes are the hand's ([`LoggerPipes`]).
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    io::{self, Read},
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::process::CommandExt,
-    },
-    path::{Path, PathBuf},
-    process::{Command, Stdio as ProcessStdio},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio as ProcessStdio};
+use std::time::Duration;
 
-use nix::{
-    fcntl::{FcntlArg, OFlag, fcntl},
-    unistd::pipe2,
-};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
 use processes::reaper::{Child, Exit, ExitWatch, Reaper};
 use processes::{Process, SignalNumber};
 use thiserror::Error;
 use threads::async_file;
-use tokio::{
-    io::Interest,
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::io::Interest;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::uri::Uri;
