@@ -135,7 +135,9 @@ async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
     let inside = time_inside(&node, &pod)?.saturating_sub(inside_before);
     let called = (processor_time(shim)?.called - before.called).saturating_sub(inside);
     let restarts = u32::try_from(runs(pod.timeline()?) - runs_before)?;
-    println!("of a processor in {WINDOW:?} of a stop: {called:?} by what the shim has called for {restarts} restarts");
+    println!(
+        "of a processor in {WINDOW:?} of a stop: {called:?} by what the shim has called for {restarts} restarts"
+    );
     ensure!(restarts > 0, "no sidecar was restarted for a main that lives");
     let most = WINDOW / SHARE + called / restarts * UNDER_WAY;
     ensure!(called <= most, "{called:?} in {WINDOW:?} for {restarts} restarts, {most:?} allowed");
