@@ -69,6 +69,8 @@ pub async fn stats(run: &mut Run) -> Result<()> {
     run.kill("c", 9).await;
     run.wait("c").await;
     run.event("exit", "c").await;
+    // Until its release a dead process counts in `pids.current`, and podshim tells the exit first (H3).
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     run.stats("c").await;
     run.delete("c").await;
     run.stats("c").await;
