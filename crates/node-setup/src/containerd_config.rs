@@ -207,12 +207,17 @@ impl Config<'_> {
         if self.version == 2 && !own_type {
             let message =
                 "containerd 1.6 makes sandboxes without a look at runtime_path: they get another shim";
-            let finding = self.note(Severity::Error, line, message);
-            finding.key = Some("runtime_type".to_owned());
-            finding.value = text(runtime, "runtime_type").map(str::to_owned);
-            finding.nearest = Some(TYPE.to_owned());
-            finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
+            self.refuse_type(line, runtime, message);
         }
+    }
+
+    /// Refuses another runtime_type where containerd looks at nothing else.
+    fn refuse_type(&mut self, line: usize, runtime: &dyn TableLike, message: &str) {
+        let finding = self.note(Severity::Error, line, message);
+        finding.key = Some("runtime_type".to_owned());
+        finding.value = text(runtime, "runtime_type").map(str::to_owned);
+        finding.nearest = Some(TYPE.to_owned());
+        finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
     }
 
     /// Refuses `sandboxer = "shim"` for a containerd that panics with it (containerd#12983).
@@ -242,11 +247,7 @@ impl Config<'_> {
         if text(runtime, "runtime_type") != Some(TYPE) {
             let message =
                 "with sandboxer = \"shim\" containerd does not look at runtime_path: pods get another shim";
-            let finding = self.note(Severity::Error, line, message);
-            finding.key = Some("runtime_type".to_owned());
-            finding.value = text(runtime, "runtime_type").map(str::to_owned);
-            finding.nearest = Some(TYPE.to_owned());
-            finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
+            self.refuse_type(line, runtime, message);
         }
     }
 
