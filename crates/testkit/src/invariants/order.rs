@@ -264,6 +264,10 @@ impl Invariants {
             self.may_kill_sidecar(id)?;
         }
         if is_stop && !is_kill {
+            // T5: a stop without time may have begun by what is being handled: a grace of 0 s, and the last init has completed.
+            if self.is_read {
+                self.read_begin();
+            }
             self.may_overtake_hook(id)?;
             self.may_skip_hooks(id)?;
         }

@@ -135,9 +135,12 @@ impl Invariants {
         }
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
-            (picture.asked, picture.is_alone, picture.is_given_up) = (None, false, false);
+            // I8: what podshim gave up and its caller recreated runs behind an open gate, with nothing to ask it.
+            let was_given_up = std::mem::take(&mut picture.is_given_up);
+            (picture.asked, picture.is_alone) = (None, false);
             picture.counted_from_zero();
             if living.contains(name) {
+                picture.open |= was_given_up;
                 picture.lives_on()
             } else {
                 picture.waits_again()
