@@ -120,13 +120,14 @@ pub fn run(flags: &Flags) -> Result<Started, StartError> {
     let bundle = env::current_dir().map_err(step("working directory"))?;
     let input = StartInput::from_stdin(flags);
     let annotations = annotations_of(&Bundle::new(&bundle))?;
+    // No request of the Sandbox API has them, and its containers may come without (CONTRACT §1.7).
+    if annotations.is_none() {
+        input.options.save(&Bundle::new(&bundle)).map_err(StartError::Options)?;
+    }
+    let annotations = annotations.unwrap_or_default();
     let group = group_of(&annotations, &flags.id);
     let address = SocketAddress::of_pod(&input.containerd, group);
     let request = Request { flags, input: &input, bundle: &bundle, annotations: &annotations, group };
-    // No request of the Sandbox API has them, and its containers may come without (CONTRACT §1.7).
-    if !bundle.join("config.json").exists() {
-        input.options.save(&Bundle::new(&bundle)).map_err(StartError::Options)?;
-    }
     let started = request.find_or_make(address)?;
     if let Err(source) = started.address.write_to(&bundle) {
         if let Some(server) = started.server {
@@ -137,13 +138,11 @@ pub fn run(flags: &Flags) -> Result<Started, StartError> {
     Ok(started)
 }
 
-/// The annotations of a bundle. A sandbox of `sandboxer = "shim"` has no spec, so it has none.
-fn annotations_of(bundle: &Bundle) -> Result<BTreeMap<String, String>, BundleError> {
+/// The annotations of a bundle's spec. A sandbox of `sandboxer = "shim"` has none.
+fn annotations_of(bundle: &Bundle) -> Result<Option<BTreeMap<String, String>>, BundleError> {
     match bundle.read_spec() {
-        Ok(spec) => Ok(spec.annotations),
-        Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Ok(BTreeMap::new())
-        }
+        Ok(spec) => Ok(Some(spec.annotations)),
+        Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -101,6 +101,11 @@ impl Bundle {
         self.path.join("rootfs")
     }
 
+    /// The container's spec.
+    pub fn spec_path(&self) -> PathBuf {
+        self.path.join("config.json")
+    }
+
     /// Where the runtime writes the pid of the container's init; containerd's shim uses the same name.
     pub fn init_pid_path(&self) -> PathBuf {
         self.path.join("init.pid")
@@ -149,12 +154,12 @@ impl Bundle {
         Ok(self.path.join(format!("{exec_id}.{suffix}")))
     }
 
-    /// Reads `config.json`.
+    /// Reads the spec.
     ///
     /// # Errors
     /// It cannot be read, or is no spec.
     pub fn read_spec(&self) -> Result<Spec, BundleError> {
-        read_json(self.path.join("config.json"))
+        read_json(self.spec_path())
     }
 
     /// Reads the pid that the runtime wrote for the container's init.

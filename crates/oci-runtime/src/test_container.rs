@@ -49,7 +49,8 @@ impl TestContainer {
         let reaper = Reaper::start().expect("a reaper");
         let root = directory.path().join("root");
         let runtime = Rc::new(Runtime::new(reaper.clone(), runtime_binary(), root, CgroupDriver::Cgroupfs));
-        let container = runtime.container(id, Bundle::new(bundle));
+        let groups = spec["linux"]["cgroupsPath"].as_str().map(str::to_owned);
+        let container = runtime.container(id, Bundle::new(bundle)).in_groups(groups);
         Self { container, reaper, directory }
     }
 

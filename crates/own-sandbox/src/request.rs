@@ -245,11 +245,11 @@ impl SandboxRequest {
         &self.properties
     }
 
-    /// Takes the annotations of the spec as it is now: podshim's own (N5) came later than the request.
+    /// Takes the annotations of the spec as it is now.
     ///
     /// # Errors
     /// What podshim does not do itself.
-    pub fn reread_properties(&mut self, spec: &Value) -> Result<(), NotUnderstood> {
+    pub fn annotated(&mut self, spec: &Value) -> Result<(), NotUnderstood> {
         self.properties = properties(at(spec, "annotations"))?;
         Ok(())
     }

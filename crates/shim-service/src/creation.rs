@@ -11,7 +11,7 @@ use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Container;
 use own_sandbox::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
-use pod_spec::{InvalidPlan, Parsed, SandboxMaker, kruise};
+use pod_spec::{InvalidPlan, Parsed, Plan, SandboxMaker, kruise};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -19,20 +19,30 @@ use crate::cri::{self, SANDBOX_ID};
 use crate::details::CreateDetails;
 use crate::error::ServiceError;
 use crate::names::names;
-use crate::node::{self, NodeFileError};
+use crate::node::{NodeFile, NodeFileError};
 use crate::node_shutdown;
 use crate::pod_sandbox::error::SandboxError;
 use crate::pod_sandbox::{self, PodSandbox};
 use crate::resources::Resources;
 use crate::sandbox_requests;
 use crate::shared_namespaces;
+use crate::spec_draft::SpecDraft;
 use crate::state::State;
+
+/// Where a new container's spec is.
+pub(crate) enum SpecSource {
+    /// In its bundle.
+    Bundle,
+    /// podshim's own, of a sandbox of the Sandbox API.
+    Own(Box<SpecDraft>),
+}
 
 /// Checks a new container and keeps its resources. Returns what the pod needs to know of it.
 pub(crate) fn admit(
     state: &mut State,
     id: &ContainerId,
     details: CreateDetails,
+    (spec, node): (SpecSource, &NodeFile<'_>),
 ) -> Result<ContainerSpec, ServiceError> {
     if state.has_container(id) {
         let message = format!("container {id} already exists");
@@ -44,7 +54,7 @@ pub(crate) fn admit(
         return Err(ServiceError::Draining { container: id.to_string(), file: file.display().to_string() });
     }
     state.create_requested();
-    let (resources, spec) = prepare(state, id, details)?;
+    let (resources, spec) = prepare(state, id, details, (spec, node))?;
     names().add_container(id.as_str(), &spec.name);
     state.created_names.add(&spec.name, spec.kubelet_type);
     state.add_container(id.clone(), resources);
@@ -63,61 +73,64 @@ fn prepare(
     state: &mut State,
     id: &ContainerId,
     mut details: CreateDetails,
+    (spec, node): (SpecSource, &NodeFile<'_>),
 ) -> Result<(Resources, ContainerSpec), ServiceError> {
     let invalid = |error: &dyn StdError| ServiceError::Invalid {
         container: id.to_string(),
         message: error.to_string(),
     };
     let bundle = Bundle::new(&details.bundle);
-    let mut spec = bundle.read_spec().map_err(|error| invalid(&error))?;
-    cri::membership(id, &spec.annotations, &state.identity.id).map_err(|error| invalid(&error))?;
-    if let Some(sandbox) = state.sandbox().filter(|sandbox| !sandbox.is(id)) {
-        spec = sandbox.adapt(&bundle, sandbox_requests::process_1(state)).map_err(|error| invalid(&error))?;
-    }
-    pod_sandbox::refuse_no_process(&spec).map_err(|error| invalid(&error))?;
-    state.identity.learn(&spec.annotations);
-    names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
-    let plan = match read_annotations(state, &spec.annotations) {
-        Ok(Parsed { plan, warnings, .. }) => {
-            for warning in &warnings {
-                warn!(container = %id, %warning, "annotations");
-            }
-            plan
-        }
-        // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
-        Err(error) if state.pod().plan_is_settled() => {
-            warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
-            None
-        }
-        Err(error) => return Err(invalid(&error)),
+    let mut draft = match spec {
+        SpecSource::Bundle => SpecDraft::read(&bundle).map_err(|error| invalid(&error))?,
+        SpecSource::Own(draft) => *draft,
     };
-    shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, &bundle, &spec)?;
-    if let Some(sandbox) =
-        spec.annotations.get(SANDBOX_ID).and_then(|id| state.container(&ContainerId::from(id.as_str())))
+    cri::membership(id, &draft.spec().annotations, &state.identity.id).map_err(|error| invalid(&error))?;
+    if let Some(sandbox) = state.sandbox().filter(|sandbox| !sandbox.is(id)) {
+        let process_1 = sandbox_requests::process_1(state);
+        draft = sandbox.adapt(draft, process_1).map_err(|error| invalid(&error))?;
+    }
+    pod_sandbox::refuse_no_process(draft.spec()).map_err(|error| invalid(&error))?;
+    let annotations = &draft.spec().annotations;
+    state.identity.learn(annotations);
+    names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
+    let plan = plan_in(state, id, annotations, node).map_err(|error| invalid(&error))?;
+    draft = shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, draft)?;
+    if let Some(sandbox) = draft
+        .spec()
+        .annotations
+        .get(SANDBOX_ID)
+        .and_then(|id| state.container(&ContainerId::from(id.as_str())))
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
     // `delete` must call the same runtime, even when no shim is left that knows which.
     details.options.save(&bundle).map_err(|error| invalid(&error))?;
-    let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
-    let mut core = cri::container_spec(id, &spec, details.origin(), plan);
-    let mut container = runtime.container(id.as_str(), bundle);
+    let spec = draft.spec();
+    let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, spec));
+    let mut core = cri::container_spec(id, spec, details.origin(), plan);
+    let groups = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.clone());
+    let mut container = runtime.container(id.as_str(), bundle).in_groups(groups);
     if state.is_pod_sandbox(id) {
-        container = process_1(state, container, &details).map_err(|error| invalid(&error))?;
+        container = process_1(state, container, &details, &mut draft).map_err(|error| invalid(&error))?;
     } else if core.kind == TaskKind::Sandbox {
-        container = sandbox(state, container, &details);
+        container = sandbox(node, container, &details, &mut draft);
     }
     core.kubelet_grace = core.kubelet_grace.map(|grace| state.at_most(grace));
-    let resources = Resources::new(container, state.context.clone(), details, &spec);
+    let resources = Resources::new(container, state.context.clone(), details, draft);
     Ok((resources, core))
 }
 
 /// Makes the sandbox podshim's own, where the node's file says so and podshim does all that the spec asks for. A mistake in
 /// the file is no reason against a pod without annotations (S1): the OCI runtime makes its sandbox.
-fn sandbox(state: &State, container: Container, details: &CreateDetails) -> Container {
-    let reason = match node::read(&state.context.node_file) {
+fn sandbox(
+    node: &NodeFile<'_>,
+    container: Container,
+    details: &CreateDetails,
+    spec: &mut SpecDraft,
+) -> Container {
+    let reason = match node.node() {
         Ok(node) if node.sandbox_maker() == SandboxMaker::Runtime => return container,
-        Ok(_) => match own_sandbox(&container, details) {
+        Ok(_) => match own_sandbox(&container, details, spec) {
             Ok(request) => return container.as_sandbox(request),
             Err(reason) => reason.to_string(),
         },
@@ -132,17 +145,22 @@ fn process_1(
     state: &State,
     container: Container,
     details: &CreateDetails,
+    spec: &mut SpecDraft,
 ) -> Result<Container, SandboxError> {
     if state.sandbox().is_some_and(PodSandbox::has_no_process) {
         return Ok(container);
     }
-    match own_sandbox(&container, details) {
+    match own_sandbox(&container, details, spec) {
         Ok(request) => Ok(container.as_sandbox(request)),
         Err(reason) => Err(SandboxError::Process1(reason)),
     }
 }
 
-fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<SandboxRequest, NotUnderstood> {
+fn own_sandbox(
+    container: &Container,
+    details: &CreateDetails,
+    spec: &mut SpecDraft,
+) -> Result<SandboxRequest, NotUnderstood> {
     // Another one may be more than a maker of processes: a virtual machine, for one.
     let binary = details.options.binary().file_name().unwrap_or_default();
     let reason = match () {
@@ -153,15 +171,41 @@ fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<Sandbox
     };
     match reason {
         Some(reason) => Err(NotUnderstood::because(reason)),
-        None => container.sandbox_request(),
+        None => {
+            let spec = spec.tree().map_err(|error| NotUnderstood::because(&error.to_string()))?;
+            container.sandbox_request(spec)
+        }
+    }
+}
+
+/// The plan that a new container's annotations declare.
+fn plan_in<'a>(
+    state: &mut State,
+    id: &ContainerId,
+    annotations: &BTreeMap<String, String>,
+    node: &'a NodeFile<'_>,
+) -> Result<Option<Plan>, AnnotationError<'a>> {
+    match read_annotations(state, annotations, node) {
+        Ok(Parsed { plan, warnings, .. }) => {
+            for warning in &warnings {
+                warn!(container = %id, %warning, "annotations");
+            }
+            Ok(plan)
+        }
+        // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
+        Err(error) if state.pod().plan_is_settled() => {
+            warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// Why a pod's annotations are no plan.
 #[derive(Debug, Error)]
-enum AnnotationError {
-    #[error(transparent)]
-    Node(#[from] NodeFileError),
+enum AnnotationError<'a> {
+    #[error("{0}")]
+    Node(&'a NodeFileError),
     #[error(transparent)]
     Plan(#[from] InvalidPlan),
 }
@@ -169,10 +213,11 @@ enum AnnotationError {
 /// Parses podshim's annotations, and what else can be a plan, within what the node's file allows. That file is read only
 /// if there are any. A pod without podshim's annotations must not depend on it: a mistake in it costs such a pod its plan
 /// (S1, S12). Of a settled plan they are read once: CRI gives each container those of its pod.
-fn read_annotations(
+fn read_annotations<'a>(
     state: &mut State,
     annotations: &BTreeMap<String, String>,
-) -> Result<Parsed, AnnotationError> {
+    node: &'a NodeFile<'_>,
+) -> Result<Parsed, AnnotationError<'a>> {
     let is_ours = |key: &str| key.starts_with(pod_spec::PREFIX);
     let declared: Vec<(&str, &str)> =
         cri::annotations(annotations).filter(|(key, _)| is_ours(key) || kruise::is_mark(key)).collect();
@@ -180,16 +225,16 @@ fn read_annotations(
     if declared.is_empty() || state.has_settled_by(&declared) || only_marks && state.pod().plan_is_settled() {
         return Ok(Parsed::default());
     }
-    let node = match node::read(&state.context.node_file) {
+    let node = match node.node() {
         Err(mistake) if only_marks => {
             warn!(%mistake, "OpenKruise's marks are not read");
             return Ok(Parsed::default());
         }
-        read => read?,
+        read => read.map_err(AnnotationError::Node)?,
     };
     let parsed = node.parse_pod(declared.iter().copied())?;
     if !only_marks || parsed.plan.is_some() {
-        state.have_read(&node, &declared);
+        state.have_read(node, &declared);
     }
     Ok(parsed)
 }

@@ -4,7 +4,7 @@
 //! it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
-use pod_lifecycle::{Action, Event, LineTarget, Reply, Request, Target};
+use pod_lifecycle::{Action, ContainerId, Event, LineTarget, Reply, Request, Target};
 use threads::{busy, stack};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -16,8 +16,10 @@ use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
 use crate::control::counters::PodCounters;
 use crate::control::{fault, log};
-use crate::creation;
+use crate::creation::{self, SpecSource};
+use crate::details::CreateDetails;
 use crate::inspect;
+use crate::node::NodeFile;
 use crate::publisher::Publisher;
 use crate::reads;
 use crate::report::Report;
@@ -105,14 +107,8 @@ fn on_report(state: &mut State, report: Report) {
 fn on_command(state: &mut State, command: Command) {
     match command {
         Command::Create { container, details, answer } => {
-            match creation::admit(state, &container, *details) {
-                Ok(spec) => {
-                    let request = Request::Create { container: container.clone(), spec: Box::new(spec) };
-                    submit(state, request, answer);
-                    creation::drop_if_refused(state, &container);
-                }
-                Err(error) => drop(answer.send(Err(error))),
-            }
+            let path = state.context.node_file.clone();
+            create(state, &container, *details, (SpecSource::Bundle, &NodeFile::at(&path)), answer);
         }
         Command::Exec { container, exec, details, answer } => {
             let resources = state.container_mut(&container);
@@ -171,15 +167,33 @@ fn on_command(state: &mut State, command: Command) {
     }
 }
 
+/// A container, or a sandbox of the Sandbox API, is created.
+fn create(
+    state: &mut State,
+    container: &ContainerId,
+    details: CreateDetails,
+    sources: (SpecSource, &NodeFile<'_>),
+    answer: Answer<Reply>,
+) {
+    match creation::admit(state, container, details, sources) {
+        Ok(spec) => {
+            let request = Request::Create { container: container.clone(), spec: Box::new(spec) };
+            submit(state, request, answer);
+            creation::drop_if_refused(state, container);
+        }
+        Err(error) => drop(answer.send(Err(error))),
+    }
+}
+
 /// The Sandbox API.
 fn on_sandbox(state: &mut State, command: SandboxCommand) {
     match command {
         SandboxCommand::Create { sandbox, details, answer } => {
-            match sandbox_requests::create(state, &sandbox, &details) {
-                Ok(details) => {
-                    let create =
-                        Command::Create { container: sandbox.clone(), details: Box::new(details), answer };
-                    on_command(state, create);
+            let path = state.context.node_file.clone();
+            let node = NodeFile::at(&path);
+            match sandbox_requests::create(state, &sandbox, &details, &node) {
+                Ok((details, spec)) => {
+                    create(state, &sandbox, details, (SpecSource::Own(Box::new(spec)), &node), answer);
                     if !state.has_container(&sandbox) {
                         state.forget(&sandbox);
                     }

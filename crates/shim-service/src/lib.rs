@@ -52,7 +52,7 @@ mod sandbox_requests;
 mod sandbox_service;
 mod server;
 mod shared_namespaces;
-mod spec_file;
+mod spec_draft;
 mod state;
 mod streams;
 mod task;

@@ -3,6 +3,7 @@
 //! Owns how the notify socket gets into the container, and what of its output is searched. What readiness means for the pod is
 //! `pod-lifecycle`'s.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
@@ -10,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cgroups::Cgroup;
 use log_pattern::Pattern;
-use oci_runtime::bundle::Bundle;
 use pod_lifecycle::{Failure, RefusalKind};
 use pod_spec::GateAction;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::error::failure;
 use crate::incarnation::Incarnation;
 use crate::readiness::{NotifyListener, Readiness};
 use crate::resources::Resources;
-use crate::spec_file;
+use crate::spec_draft::SpecDraft;
 
 /// The socket's name in the container. It lies in a directory that is the container's own: nothing is left in its image's file
 /// system, nor in a volume of the node's.
@@ -30,13 +30,17 @@ const SOCKET_NAME: &str = "podshim-notify";
 const SOCKET_DIRECTORIES: [&str; 2] = ["/dev", "/run"];
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET=";
 
-/// Prepares the first create of a container for its gate.
+/// Prepares the first create of a container for its gate, and its spec.
 ///
 /// # Errors
 /// Why the gate could never open.
-pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<(), Failure> {
+pub(crate) fn prepare(
+    resources: &mut Resources,
+    gate: Option<&GateAction>,
+    draft: SpecDraft,
+) -> Result<SpecDraft, Failure> {
     match gate {
-        GateAction::Log(_) if !resources.details().streams.paths().pass_output() => Err(Failure {
+        Some(GateAction::Log(_)) if !resources.details().streams.paths().pass_output() => Err(Failure {
             message: format!(
                 "container {}: its gate log: waits for a line, but its output does not pass through podshim: it needs \
                  fifos (as CRI has them) or a terminal, not a file, a logging program or nothing",
@@ -44,14 +48,14 @@ pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<()
             ),
             kind: RefusalKind::InvalidArgument,
         }),
-        GateAction::Notify => {
-            add_socket(resources.bundle())?;
+        Some(GateAction::Notify) => {
+            let draft = add_socket(draft, &resources.bundle().notify_socket_path())?;
             let listener = NotifyListener::open(resources.runtime().reaper(), resources.bundle())
                 .map_err(|error| failure(format!("cannot make the socket of its notify gate: {error}")))?;
             resources.notify_opened(listener);
-            Ok(())
+            Ok(draft)
         }
-        _ => Ok(()),
+        _ => Ok(draft),
     }
 }
 
@@ -125,18 +129,11 @@ fn watch_lines(
 }
 
 /// Adds the socket and its name to the spec. An earlier NOTIFY_SOCKET is replaced: no other socket is there in the container.
-fn add_socket(bundle: &Bundle) -> Result<(), Failure> {
-    let mut mounted = None;
-    let edited = spec_file::edit(bundle, |spec| {
-        mounted = mount_socket(spec, &bundle.notify_socket_path());
-        Ok(())
-    });
-    edited.map_err(|error| {
-        failure(format!("cannot add the socket of its notify gate to config.json: {error}"))
-    })?;
-    mounted.ok_or_else(|| {
-        failure("its notify gate has no place for a socket: neither /dev nor /run is a tmpfs of the container's own")
-    })
+fn add_socket(draft: SpecDraft, socket: &Path) -> Result<SpecDraft, Failure> {
+    const NO_PLACE: &str =
+        "its notify gate has no place for a socket: neither /dev nor /run is a tmpfs of the container's own";
+    let added = draft.changed(|spec| mount_socket(spec, socket).ok_or_else(|| io::Error::other(NO_PLACE)));
+    added.map_err(failure)
 }
 
 fn mount_socket(spec: &mut Value, socket: &Path) -> Option<()> {

@@ -2,6 +2,7 @@
 //!
 //! Owns the file's bound. Its keys and values are `pod-spec`'s.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,28 @@ pub enum NodeFileError {
         /// The line and the key.
         source: Box<NodeError>,
     },
+}
+
+/// The file for one Create: read at most once, and only if something of it is needed. A pod that needs nothing of it must not depend
+/// on it (S1, S12).
+#[derive(Debug)]
+pub(crate) struct NodeFile<'a> {
+    path: &'a Path,
+    node: OnceCell<Result<Node, NodeFileError>>,
+}
+
+impl<'a> NodeFile<'a> {
+    pub(crate) fn at(path: &'a Path) -> Self {
+        Self { path, node: OnceCell::new() }
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    /// [`NodeFileError`].
+    pub(crate) fn node(&self) -> Result<&Node, &NodeFileError> {
+        self.node.get_or_init(|| read(self.path)).as_ref()
+    }
 }
 
 /// Reads the file; where there is none, all defaults hold.

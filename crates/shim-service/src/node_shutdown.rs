@@ -3,15 +3,15 @@
 //!
 //! Owns these properties. Decides nothing of the order of a pod's stop, which is `pod-lifecycle`'s.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use oci_runtime::bundle::Bundle;
 use oci_runtime::spec::Spec;
 use pod_lifecycle::{ContainerId, StopOrder};
 use serde_json::{Value, json};
 
-use crate::spec_file;
+use crate::spec_draft::SpecDraft;
 
 /// The prefix of annotations that runc and crun turn into properties of the scope when they create it. Later is too late:
 /// systemd does not change the order of a live scope.
@@ -24,6 +24,9 @@ const SHUTDOWN: &str = "shutdown.target";
 /// The longest time that systemd gives a scope to end. The drain has given the pod all of its time before (this is the drain's
 /// own limit); a grace of a year would keep the node from going down.
 const SCOPE_LONGEST: Duration = Duration::from_secs(300);
+
+/// A property of a scope: its name without the prefix, and its value.
+pub(crate) type Property = (&'static str, String);
 
 /// N7: while this file exists, no container is created on the node. A directory of that name is a namespace's state.
 pub(crate) fn is_draining(file: &Path) -> bool {
@@ -40,20 +43,28 @@ pub(crate) fn scope_of(spec: &Spec) -> Option<String> {
     (!name.is_empty() && !name.ends_with(".slice")).then(|| format!("{prefix}-{name}.scope"))
 }
 
-/// N5: writes a new container's place in its pod's stop into its spec, for systemd. `order` is `None` for a pod without a
-/// plan, whose spec stays as it is.
-///
-/// # Errors
-/// The spec cannot be read or written.
-pub(crate) fn prepare(
+/// N5: a new container's place in its pod's stop, as properties of its scope. `order` is `None` for a pod without a plan, whose specs
+/// stay as they are.
+pub(crate) fn properties_of(
     order: Option<StopOrder>,
     id: &ContainerId,
-    bundle: &Bundle,
     scope: impl Fn(&ContainerId) -> Option<String>,
-) -> std::io::Result<()> {
-    let (Some(order), Some(_)) = (order, scope(id)) else { return Ok(()) };
-    let properties = properties(&order, scope);
-    spec_file::edit(bundle, |spec| {
+) -> Vec<Property> {
+    match (order, scope(id)) {
+        (Some(order), Some(_)) => properties(&order, scope),
+        _ => Vec::new(),
+    }
+}
+
+/// Adds the properties to the spec, for systemd.
+///
+/// # Errors
+/// [`SpecDraft::changed`].
+pub(crate) fn add_to(draft: SpecDraft, properties: Vec<Property>) -> io::Result<SpecDraft> {
+    if properties.is_empty() {
+        return Ok(draft);
+    }
+    draft.changed(|spec| {
         add(spec, properties);
         Ok(())
     })
@@ -61,10 +72,7 @@ pub(crate) fn prepare(
 
 /// A unit that starts before another is stopped after it. No property may name a scope that a restart in place (R6) recreates:
 /// systemd keeps a unit that another unit names, and the restart finds its scope taken (seen with runc 1.1 and 1.3).
-fn properties(
-    order: &StopOrder,
-    scope: impl Fn(&ContainerId) -> Option<String>,
-) -> Vec<(&'static str, String)> {
+fn properties(order: &StopOrder, scope: impl Fn(&ContainerId) -> Option<String>) -> Vec<Property> {
     let mut properties = vec![
         ("Before", list([DRAIN_UNIT.to_owned(), SHUTDOWN.to_owned()])),
         ("Conflicts", list([SHUTDOWN.to_owned()])),
@@ -84,7 +92,7 @@ fn list(units: impl IntoIterator<Item = String>) -> String {
 }
 
 /// Adds the properties that the container's own annotations do not set.
-fn add(spec: &mut Value, properties: Vec<(&'static str, String)>) {
+fn add(spec: &mut Value, properties: Vec<Property>) {
     if spec.get("annotations").is_none_or(Value::is_null) {
         spec["annotations"] = json!({});
     }

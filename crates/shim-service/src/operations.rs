@@ -3,6 +3,7 @@
 //! Owns how an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] with what the owner must keep.
 //! May never wait in the owner itself.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use cgroups::KillOutcome;
@@ -50,36 +51,22 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     if matches!(operation, Operation::Start) {
         state.start_begins(&id);
     }
+    if let Err(failure) = settle_spec(state, &id, &operation) {
+        return done.fail_create(failure.into());
+    }
     if state.sandbox().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
         return sandbox_requests::run(state, &id, &operation, done);
     }
-    let scope = match &operation {
-        Operation::Create => prepare_scope(state, &id),
-        Operation::Recreate if state.container(&id).is_some_and(has_had_no_process) => {
-            prepare_scope(state, &id)
-        }
-        _ => Ok(()),
-    };
-    let (resources, gate) = state.container_and_gate(&id);
-    let Some(resources) = resources else {
+    let Some(resources) = state.container_mut(&id) else {
         return done.fail(Failure {
             message: format!("container {id}: nothing is known of it"),
             kind: RefusalKind::Internal,
         });
     };
     match operation {
-        Operation::Create => {
-            let prepared = gate.map_or(Ok(()), |gate| listen::prepare(resources, gate));
-            match prepared.and(scope) {
-                Ok(()) => create(resources, done),
-                Err(failure) => done.fail_create(failure.into()),
-            }
-        }
+        Operation::Create => create(resources, done),
         Operation::CreateCompleted => create_completed(resources, done),
-        Operation::Recreate => match scope {
-            Ok(()) => recreate(resources, done),
-            Err(failure) => done.fail(failure),
-        },
+        Operation::Recreate => recreate(resources, done),
         Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
         Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
         Operation::Restore => checkpoint::restore(resources, done),
@@ -106,14 +93,31 @@ fn has_had_no_process(resources: &Resources) -> bool {
     resources.last_pid().is_none()
 }
 
-/// N5. Only at the first create: a restart in place keeps the spec.
-fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
-    let Some(resources) = state.container(id) else { return Ok(()) };
+/// The last changes of a new container's spec, which need what the pod has made of it; then its maker gets it. Once: a restart in
+/// place keeps the spec (R6).
+fn settle_spec(state: &mut State, id: &ContainerId, operation: &Operation) -> Result<(), Failure> {
+    let Some(mut draft) = state.container_mut(id).and_then(Resources::take_draft) else { return Ok(()) };
     let scope =
         |id: &ContainerId| state.container(id).and_then(|resources| resources.scope().map(str::to_owned));
-    node_shutdown::prepare(state.pod().stop_order(id), id, resources.bundle(), scope).map_err(|error| {
-        failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
-    })
+    let properties = match operation {
+        Operation::Create | Operation::CreateCompleted => {
+            node_shutdown::properties_of(state.pod().stop_order(id), id, scope)
+        }
+        // criu restores its groups as they were.
+        _ => Vec::new(),
+    };
+    let (Some(resources), gate) = state.container_and_gate(id) else { return Ok(()) };
+    if !properties.is_empty() {
+        let wrong = |error: &dyn Display| {
+            failure(format!("cannot add its place in the pod's stop to its spec: {error}"))
+        };
+        draft = node_shutdown::add_to(draft, properties).map_err(|error| wrong(&error))?;
+        resources.spec_is(draft.tree().map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+    }
+    if matches!(operation, Operation::Create) {
+        draft = listen::prepare(resources, gate, draft)?;
+    }
+    draft.write().map_err(|error| failure(format!("cannot write its config.json: {error}")))
 }
 
 fn create(resources: &Resources, done: CompletionReporter) {

@@ -16,7 +16,6 @@ use config::{PodConfig, UserSharing};
 use error::SandboxError;
 use nix::sys::statfs::{NSFS_MAGIC, statfs};
 use nix::unistd::Pid;
-use oci_runtime::bundle::Bundle;
 use oci_runtime::spec::Spec;
 use own_sandbox::{Pins, PinsRequest};
 use pod_lifecycle::{ContainerId, Status, View, WallTime};
@@ -25,7 +24,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::clock::wall_now;
-use crate::spec_file;
+use crate::spec_draft::SpecDraft;
 
 /// How long a sandbox may wait for its Start. containerd 2.3 pulls the pause image in between, however long that takes; if it
 /// cannot, it undoes nothing (trap 32). The kubelet gives up RunPodSandbox after four minutes, twice its `runtimeRequestTimeout`.
@@ -57,7 +56,7 @@ pub(crate) struct PodSandbox {
 }
 
 impl PodSandbox {
-    /// Makes what the containers share, and writes the sandbox's spec into its bundle.
+    /// Makes what the containers share, and the sandbox's spec.
     ///
     /// # Errors
     /// [`SandboxError`]; nothing is left then.
@@ -98,7 +97,7 @@ impl PodSandbox {
         };
         let pins = Pins::make(place, &request).map_err(SandboxError::Pins)?;
         let spec = spec::of_sandbox(id.as_str(), &config, network.as_deref(), &pins);
-        let sandbox = Self {
+        Ok(Self {
             id: id.clone(),
             config,
             network,
@@ -107,13 +106,7 @@ impl PodSandbox {
             created_at: wall_now(),
             forgotten_at: Some(Instant::now() + FORGOTTEN_AFTER),
             spec,
-        };
-        let path = details.bundle.join("config.json");
-        if let Err(source) = fs::write(&path, sandbox.spec.to_string()) {
-            sandbox.discard();
-            return Err(SandboxError::Write { path, source });
-        }
-        Ok(sandbox)
+        })
     }
 
     pub(crate) fn is(&self, id: &ContainerId) -> bool {
@@ -172,22 +165,20 @@ impl PodSandbox {
         }
     }
 
-    /// Corrects a container's spec in its bundle. Returns it as it is then.
+    /// Corrects a container's spec.
     ///
     /// # Errors
-    /// What it asks for and the sandbox does not have, or the file's error.
-    pub(crate) fn adapt(&self, bundle: &Bundle, process_1: Option<Pid>) -> Result<Spec, SandboxError> {
+    /// What it asks for and the sandbox does not have.
+    pub(crate) fn adapt(&self, draft: SpecDraft, process_1: Option<Pid>) -> Result<SpecDraft, SandboxError> {
         let Some(pins) = &self.pins else { return Err(SandboxError::HasEnded) };
         let rewrite =
             spec::SpecRewrite { config: &self.config, network: self.network.as_deref(), pins, process_1 };
-        spec_file::edit(bundle, |spec| rewrite.correct(spec).map_err(io::Error::other))
-            .map_err(SandboxError::Correct)?;
-        bundle.read_spec().map_err(SandboxError::Bundle)
+        draft.changed(|spec| rewrite.correct(spec).map_err(io::Error::other)).map_err(SandboxError::Correct)
     }
 
-    /// The spec that StartSandbox answers.
-    pub(crate) fn spec(&self) -> Vec<u8> {
-        self.spec.to_string().into_bytes()
+    /// Its own spec, which StartSandbox answers.
+    pub(crate) fn spec(&self) -> &Value {
+        &self.spec
     }
 
     /// What `crictl inspectp` shows: containerd reads and writes it as its own `SandboxInfo`.

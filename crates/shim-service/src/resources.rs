@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::probe::Prober;
 use oci_runtime::runtime::{Container, GiveUp};
-use oci_runtime::spec::Spec;
+use own_sandbox::NotUnderstood;
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use processes::Process;
 use serde_json::Value;
@@ -30,6 +30,7 @@ use crate::launch::Launcher;
 use crate::node_shutdown;
 use crate::readiness::NotifyListener;
 use crate::report::Removal;
+use crate::spec_draft::SpecDraft;
 
 /// The kubelet's annotation: the path of the termination message in the container.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -42,6 +43,8 @@ pub(crate) struct Resources {
     runtime: Container,
     context: PodContext,
     details: Rc<CreateDetails>,
+    /// Its spec, until its Create begins.
+    draft: Option<Box<SpecDraft>>,
     /// The name of its systemd scope, under the systemd cgroup driver (N5).
     scope: Option<String>,
     /// The file on the host behind the termination message, if there is one (J9).
@@ -67,15 +70,13 @@ pub(crate) struct Resources {
     /// The last limits that a caller set, as JSON, for the next incarnation (R6).
     limits: Option<Rc<[u8]>>,
     limits_are: LimitsAre,
-    /// Of its spec.
-    cgroups_path: Option<String>,
     size: Option<TerminalSize>,
     execs: BTreeMap<ExecId, ExecResources>,
     /// The Delete requests so far. A delete that ends when no caller waits any more does not count (trap 12).
     deletes: Vec<RequestId>,
     /// Of a Delete that outlasted its caller.
     removal: Option<Removal>,
-    /// The container's own process as JSON, for `process_with`.
+    /// The container's own process as JSON, for `process_with`. Read when it is needed first: few containers have a hook.
     process_spec: Option<Rc<Value>>,
     prober: Prober,
     /// For a `notify` gate.
@@ -103,7 +104,13 @@ struct LastIncarnation {
 }
 
 impl Resources {
-    pub(crate) fn new(runtime: Container, context: PodContext, details: CreateDetails, spec: &Spec) -> Self {
+    pub(crate) fn new(
+        runtime: Container,
+        context: PodContext,
+        details: CreateDetails,
+        draft: SpecDraft,
+    ) -> Self {
+        let spec = draft.spec();
         let has_poststop = spec.hooks.as_ref().is_some_and(|hooks| !hooks.poststop.is_empty());
         let message =
             spec.annotations.get(TERMINATION_MESSAGE_PATH).map_or(USUAL_TERMINATION_MESSAGE, String::as_str);
@@ -116,6 +123,7 @@ impl Resources {
             },
             termination_message: spec.bind_source(Path::new(message)).map(Into::into),
             details: Rc::new(details),
+            draft: Some(Box::new(draft)),
             unwanted: Rc::default(),
             making: None,
             turn: Rc::default(),
@@ -128,7 +136,6 @@ impl Resources {
             delete_limit: None,
             limits: None,
             limits_are: LimitsAre::Written,
-            cgroups_path: spec.linux.as_ref().and_then(|linux| linux.cgroups_path.clone()),
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
@@ -141,6 +148,19 @@ impl Resources {
 
     pub(crate) fn runtime(&self) -> &Container {
         &self.runtime
+    }
+
+    /// Its Create begins: the spec, to be completed and given to its maker.
+    pub(crate) fn take_draft(&mut self) -> Option<SpecDraft> {
+        self.draft.take().map(|draft| *draft)
+    }
+
+    /// Its spec is written so.
+    ///
+    /// # Errors
+    /// What podshim does not do itself, of a sandbox that it makes.
+    pub(crate) fn spec_is(&mut self, spec: &Value) -> Result<(), NotUnderstood> {
+        self.runtime.spec_is(spec)
     }
 
     pub(crate) fn bundle(&self) -> &Bundle {
@@ -345,7 +365,8 @@ impl Resources {
     pub(crate) fn legacy(&self) -> Legacy {
         // systemd removes a scope with its last process. A poststop hook must see, and may unmount, what the node sees.
         let can_be_kept = self.scope.is_none() && self.rootfs_use == RootfsUse::UntilEnd;
-        let groups = self.cgroups_path.clone().zip(self.cgroup().cloned()).filter(|_| can_be_kept);
+        let path = self.runtime.cgroups_path().map(str::to_owned);
+        let groups = path.zip(self.cgroup().cloned()).filter(|_| can_be_kept);
         Legacy { groups, limits: self.limits.clone(), limits_are: self.limits_are }
     }
 
@@ -439,10 +460,8 @@ impl Resources {
     /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
     pub(crate) fn process_with(&mut self, command: &[String]) -> Result<Vec<u8>, Failure> {
         if self.process_spec.is_none() {
-            let path = self.bundle().path().join("config.json");
-            let spec = std::fs::read(&path).map_err(failure)?;
-            let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
-            self.process_spec = Some(Rc::new(spec["process"].take()));
+            let mut draft = SpecDraft::read(self.bundle()).map_err(failure)?;
+            self.process_spec = Some(Rc::new(draft.tree().map_err(failure)?["process"].clone()));
         }
         let mut process = self.process_spec.as_deref().cloned().unwrap_or_default();
         process["args"] = command.into();

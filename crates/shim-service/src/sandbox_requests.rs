@@ -21,10 +21,11 @@ use crate::context::sandbox_directory;
 use crate::details::CreateDetails;
 use crate::error::{ServiceError, failure};
 use crate::metrics;
-use crate::node;
+use crate::node::NodeFile;
 use crate::options::RuntimeOptions;
 use crate::pod_sandbox::{PodSandbox, SandboxDetails};
 use crate::report::{CompletionReporter, OperationResult, Removal, Report};
+use crate::spec_draft::SpecDraft;
 use crate::state::State;
 use crate::streams::StreamAddresses;
 
@@ -33,7 +34,8 @@ pub(crate) fn create(
     state: &mut State,
     id: &ContainerId,
     details: &SandboxDetails,
-) -> Result<CreateDetails, ServiceError> {
+    node: &NodeFile<'_>,
+) -> Result<(CreateDetails, SpecDraft), ServiceError> {
     let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
     if state.sandbox().is_some() || state.has_container(id) {
         let message = format!("sandbox {id} already exists");
@@ -43,25 +45,33 @@ pub(crate) fn create(
         return Err(invalid(format!("this shim serves the pod {:?}", state.identity.id)));
     }
     // `start` has written them: they come with no other request.
-    let options =
-        RuntimeOptions::load(&Bundle::new(&details.bundle)).map_err(|error| invalid(error.to_string()))?;
+    let bundle = Bundle::new(&details.bundle);
+    let options = RuntimeOptions::load(&bundle).map_err(|error| invalid(error.to_string()))?;
     let place = sandbox_directory(&state.context.state_directory);
-    let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state))
+    let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(node))
         .map_err(|error| invalid(error.to_string()))?;
+    let spec = match SpecDraft::new(&bundle, sandbox.spec().clone()) {
+        Ok(spec) => spec,
+        Err(error) => {
+            sandbox.discard();
+            return Err(invalid(error.to_string()));
+        }
+    };
     name_entry(state, &sandbox);
     state.sandbox_made(sandbox);
-    Ok(CreateDetails {
+    let details = CreateDetails {
         bundle: details.bundle.clone(),
         rootfs: Vec::new(),
         streams: StreamAddresses::default(),
         options,
         checkpoint: None,
-    })
+    };
+    Ok((details, spec))
 }
 
 /// A mistake in the node's file is no reason against a pod without annotations (S1).
-fn default_sysctls(state: &State) -> Vec<(String, String)> {
-    match node::read(&state.context.node_file) {
+fn default_sysctls(node: &NodeFile<'_>) -> Vec<(String, String)> {
+    match node.node() {
         Ok(node) => node.sandbox_sysctls().to_vec(),
         Err(mistake) => {
             warn!(%mistake, "the node's default sysctls are not set");
@@ -137,7 +147,7 @@ pub(crate) fn status(state: &State, id: &ContainerId) -> Result<SandboxStatus, S
         created_at: sandbox.created_at(),
         exited_at: view.exit.map_or(WallTime::default(), |exit| exit.at),
         info: sandbox.info(view.pid, view.status),
-        spec: sandbox.spec(),
+        spec: sandbox.spec().to_string().into_bytes(),
     })
 }
 

@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use nix::unistd::Pid;
-use oci_runtime::bundle::Bundle;
-use oci_runtime::spec::Spec;
 use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind};
 use processes::Process;
 use serde_json::Value;
 
 use crate::cri;
 use crate::error::ServiceError;
-use crate::spec_file;
+use crate::spec_draft::SpecDraft;
 
 /// How many pids of a container are kept beside the first one, which CRI names: the last ones, which a caller may have seen
 /// just now.
@@ -84,9 +82,9 @@ pub(crate) fn join_live(
     pids: &PidHistory,
     live_pid: impl Fn(&ContainerId) -> Option<Pid>,
     id: &ContainerId,
-    bundle: &Bundle,
-    spec: &Spec,
-) -> Result<(), ServiceError> {
+    draft: SpecDraft,
+) -> Result<SpecDraft, ServiceError> {
+    let spec = draft.spec();
     let namespaces = spec.linux.iter().flat_map(|linux| &linux.namespaces);
     let mut corrections = BTreeMap::new();
     for path in namespaces.map(|namespace| namespace.path.as_path()) {
@@ -106,9 +104,13 @@ pub(crate) fn join_live(
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     }
     if corrections.is_empty() {
-        return Ok(());
+        return Ok(draft);
     }
-    rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| ServiceError::System {
+    let corrected = draft.changed(|spec| {
+        correct(spec, |path| corrections.get(Path::new(path)).cloned());
+        Ok(())
+    });
+    corrected.map_err(|source| ServiceError::System {
         container: id.to_string(),
         operation: "cannot correct the namespace paths in its config.json",
         source,
@@ -121,37 +123,32 @@ fn process_path(path: &Path) -> Option<(Pid, &str)> {
     Some((Pid::from_raw(pid.parse().ok()?), file))
 }
 
-fn rewrite(bundle: &Bundle, correct: impl Fn(&str) -> Option<String>) -> std::io::Result<()> {
-    spec_file::edit(bundle, |spec| {
-        let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
-        for namespace in namespaces.into_iter().flatten() {
-            if let Some(corrected) = namespace["path"].as_str().and_then(&correct) {
-                namespace["path"] = corrected.into();
-            }
+fn correct(spec: &mut Value, correction: impl Fn(&str) -> Option<String>) {
+    let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
+    for namespace in namespaces.into_iter().flatten() {
+        if let Some(corrected) = namespace["path"].as_str().and_then(&correction) {
+            namespace["path"] = corrected.into();
         }
-        Ok(())
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// R6: a debug container joins the current process of its target; everything else in the spec stays.
     #[test]
     fn r6_namespace_paths_are_corrected_in_place() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = directory.path().join("config.json");
-        let spec = r#"{"ociVersion":"1.0.2","linux":{"namespaces":[
-            {"type":"pid","path":"/proc/17/ns/pid"},{"type":"mount"},{"type":"network","path":"/proc/3/ns/net"}]}}"#;
-        std::fs::write(&config, spec).unwrap();
-        let correct = |path: &str| (path == "/proc/17/ns/pid").then(|| "/proc/99/ns/pid".to_owned());
-        rewrite(&Bundle::new(directory.path()), correct).unwrap();
-        let after: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
-        assert_eq!(after["ociVersion"], "1.0.2");
-        assert_eq!(after["linux"]["namespaces"][0]["path"], "/proc/99/ns/pid");
-        assert_eq!(after["linux"]["namespaces"][1], serde_json::json!({"type": "mount"}));
-        assert_eq!(after["linux"]["namespaces"][2]["path"], "/proc/3/ns/net");
+        let spec = |pid: &str| {
+            json!({"ociVersion": "1.0.2", "linux": {"namespaces": [
+                {"type": "pid", "path": pid}, {"type": "mount"}, {"type": "network", "path": "/proc/3/ns/net"},
+            ]}})
+        };
+        let mut changed = spec("/proc/17/ns/pid");
+        correct(&mut changed, |path| (path == "/proc/17/ns/pid").then(|| "/proc/99/ns/pid".to_owned()));
+        assert_eq!(changed, spec("/proc/99/ns/pid"));
     }
 
     /// R6: the first pid, which CRI names for as long as the container lives, and the last ones.

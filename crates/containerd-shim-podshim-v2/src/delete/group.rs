@@ -226,8 +226,9 @@ async fn find_inits(
             let is_own_sandbox = member.is_own_sandbox(namespace);
             let spec = member.bundle.read_spec().unwrap_or_default();
             let runtime = Rc::new(member.options.runtime(reaper.clone(), namespace, &spec));
-            let container = runtime.container(&member.id, member.bundle.clone());
             let cgroups_path = spec.linux.and_then(|linux| linux.cgroups_path);
+            let container =
+                runtime.container(&member.id, member.bundle.clone()).in_groups(cgroups_path.clone());
             spawn_local(async move {
                 let init = match known {
                     true => timeout_at(deadline.min(Instant::now() + STATE_LIMIT), live_init(&container))

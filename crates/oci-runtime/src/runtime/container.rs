@@ -60,6 +60,7 @@ impl Runtime {
             runtime: self.clone(),
             id: id.into().into(),
             bundle: Rc::new(bundle),
+            cgroups_path: None,
             sandbox: None,
             give_up: None,
         }
@@ -75,6 +76,7 @@ pub struct Container {
     pub(super) runtime: Rc<Runtime>,
     pub(super) id: Rc<str>,
     pub(super) bundle: Rc<Bundle>,
+    pub(super) cgroups_path: Option<Rc<str>>,
     /// What podshim makes itself, without the runtime.
     pub(super) sandbox: Option<Rc<SandboxRequest>>,
     /// Ends its calls when nothing waits for them any more.
@@ -90,6 +92,17 @@ impl Container {
     /// The bundle.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
+    }
+
+    /// The same container, with its groups as its spec names them: podshim removes what the runtime leaves of them.
+    #[must_use]
+    pub fn in_groups(self, path: Option<String>) -> Self {
+        Self { cgroups_path: path.map(Into::into), ..self }
+    }
+
+    /// Its groups, as its spec names them.
+    pub fn cgroups_path(&self) -> Option<&str> {
+        self.cgroups_path.as_deref()
     }
 
     /// A handle whose calls are all charged to `charge`.

@@ -25,20 +25,10 @@ use super::call::DEATH_LIMIT;
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
 use super::launch::Launched;
-use crate::bundle::Bundle;
 
 /// What an Update may name.
 const UPDATED: &str =
     "an Update of a sandbox changes cpu.shares, cpu.quota, cpu.period, memory.limit and pids.limit";
-
-/// The spec, as it is now.
-fn spec_in(bundle: &Bundle) -> Result<Value, NotUnderstood> {
-    let path = bundle.path().join("config.json");
-    let wrong =
-        |error: &dyn std::fmt::Display| NotUnderstood::because(&format!("{}: {error}", path.display()));
-    let text = fs::read(&path).map_err(|error| wrong(&error))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(&error))
-}
 
 /// All that a thread needs to make one.
 struct SandboxPlan {
@@ -90,18 +80,29 @@ fn groups_failed(error: io::Error) -> String {
 mod tests;
 
 impl Container {
-    /// What the spec in its bundle asks of a sandbox.
+    /// What a spec asks of a sandbox.
     ///
     /// # Errors
-    /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
-    pub fn sandbox_request(&self) -> Result<SandboxRequest, NotUnderstood> {
-        SandboxRequest::of(&spec_in(&self.bundle)?, self.runtime.cgroup_driver)
+    /// What podshim does not do itself, for people.
+    pub fn sandbox_request(&self, spec: &Value) -> Result<SandboxRequest, NotUnderstood> {
+        SandboxRequest::of(spec, self.runtime.cgroup_driver)
     }
 
     /// The same container, made by podshim itself.
     #[must_use]
     pub fn as_sandbox(self, request: SandboxRequest) -> Self {
         Self { sandbox: Some(Rc::new(request)), ..self }
+    }
+
+    /// Its spec is as the maker is to see it: its place in its pod's stop (N5) came after the request.
+    ///
+    /// # Errors
+    /// What podshim does not do itself.
+    pub fn spec_is(&mut self, spec: &Value) -> Result<(), NotUnderstood> {
+        match &mut self.sandbox {
+            Some(request) => Rc::make_mut(request).annotated(spec),
+            None => Ok(()),
+        }
     }
 
     /// Whether podshim makes it: then it has an empty root, and needs no root file system.
@@ -158,12 +159,9 @@ impl Container {
     }
 
     /// For a child that waits at a barrier, on a thread that waits for it.
-    async fn launch_with_help(&self, mut plan: SandboxPlan) -> Result<Launched, RuntimeError> {
+    async fn launch_with_help(&self, plan: SandboxPlan) -> Result<Launched, RuntimeError> {
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
         let kernel = |error: io::Error| failed(error.to_string());
-        // N5's came into the spec after the request was read.
-        let reread = spec_in(&self.bundle).and_then(|spec| plan.request.reread_properties(&spec));
-        reread.map_err(|error| failed(error.to_string()))?;
         self.record_sandbox(&plan.request)?;
         let (mut barrier, end) = barrier().map_err(kernel)?;
         let setup = plan.setup(&CgroupEntry::Barrier(&end)).map_err(failed)?;

@@ -28,7 +28,8 @@ impl Container {
         }
         // crun leaves the cgroup if the kernel lets it make no process there, as in a pid namespace whose process 1 has just been
         // killed (crun 1.21; K16). If it knows a container of this id, the cgroup is that one's.
-        if let Err(unknown) = self.regardless().state().await
+        if self.cgroups_path().is_some()
+            && let Err(unknown) = self.regardless().state().await
             && unknown.is_not_found()
         {
             self.remove_empty_groups(Operation::Create).await;
@@ -38,7 +39,7 @@ impl Container {
     /// Removes the groups that the runtime has left, and leaves those that have a process in them.
     pub(super) async fn remove_empty_groups(&self, operation: Operation) {
         if let Some(path) = self.cgroups_path() {
-            let removed = remove_empty(&path).await;
+            let removed = remove_empty(path).await;
             self.report_left_cgroup(operation, removed);
         }
     }
@@ -49,10 +50,6 @@ impl Container {
         }
     }
 
-    fn cgroups_path(&self) -> Option<String> {
-        self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path)
-    }
-
     /// Removes all that is left of the container after a failed `operation`.
     pub(super) async fn remove_half_made(&self, operation: Operation) {
         if let Err(error) = self.regardless().delete(DeleteMode::Force).await {
@@ -60,7 +57,7 @@ impl Container {
         }
         // If the runtime was killed before it recorded the container, its `delete` leaves the cgroups behind.
         if let Some(path) = self.cgroups_path() {
-            let removed = remove_abandoned(&path, Instant::now() + DEATH_LIMIT).await;
+            let removed = remove_abandoned(path, Instant::now() + DEATH_LIMIT).await;
             self.report_left_cgroup(operation, removed);
         }
     }

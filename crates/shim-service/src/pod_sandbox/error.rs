@@ -5,7 +5,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use oci_runtime::bundle::BundleError;
 use own_sandbox::{NotUnderstood, PinsError};
 use thiserror::Error;
 
@@ -45,14 +44,10 @@ pub(crate) enum SandboxError {
     Process1(NotUnderstood),
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {source}", path.display())]
-    Write { path: PathBuf, source: io::Error },
     #[error("the pod's sandbox has ended")]
     HasEnded,
     #[error("cannot correct its config.json: {0}")]
     Correct(io::Error),
-    #[error(transparent)]
-    Bundle(BundleError),
     #[error("it joins the pod's pid namespace, whose process 1 has ended")]
     NoProcess1,
     #[error("it joins the pod's {kind} namespace, and the pod has none")]

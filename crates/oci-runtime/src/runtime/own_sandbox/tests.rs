@@ -34,9 +34,14 @@ fn sandbox(adjust: impl FnOnce(&mut Value)) -> (Guarded, Container) {
         });
         adjust(spec);
     });
-    let request = test.container.sandbox_request().unwrap();
+    let request = request_of(&test.container).unwrap();
     let container = test.container.clone().as_sandbox(request);
     (Guarded(test, container.clone()), container)
+}
+
+fn request_of(container: &Container) -> Result<SandboxRequest, NotUnderstood> {
+    let spec = fs::read(container.bundle().spec_path()).unwrap();
+    container.sandbox_request(&serde_json::from_slice(&spec).unwrap())
 }
 
 /// Ends the sandbox if the test fails: no OCI runtime knows of it.

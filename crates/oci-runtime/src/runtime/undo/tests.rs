@@ -47,7 +47,8 @@ done";
     std::fs::write(&path, format!("{head}\n{real}\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     let runtime = Runtime::new(test.reaper.clone(), path, test.path("root"), CgroupDriver::Cgroupfs);
-    Rc::new(runtime).container(test.container.id(), test.container.bundle().clone())
+    let container = Rc::new(runtime).container(test.container.id(), test.container.bundle().clone());
+    container.in_groups(test.container.cgroups_path().map(str::to_owned))
 }
 
 fn failing_after(test: &TestContainer, command: &str, end: &str) -> Container {

@@ -155,9 +155,8 @@ fn a_new_network_beside_an_existing_user_namespace_has_its_loopback_up() {
 fn maps_that_are_not_those_of_the_existing_user_namespace_are_the_oci_runtimes() {
     run(async {
         let pod = UserNamespace::with(&["--net"]);
-        let request = |test: &TestContainer| {
-            test.container.sandbox_request().map(|_| ()).map_err(|error| error.to_string())
-        };
+        let request =
+            |test: &TestContainer| request_of(&test.container).map(|_| ()).map_err(|error| error.to_string());
         let with = |first: u32| {
             TestContainer::new(&["/pause"], |spec| {
                 let path = spec["linux"]["cgroupsPath"].clone();
