@@ -60,10 +60,10 @@ pub(crate) fn execute(state: &mut State, action: Action) {
 }
 
 fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cause: SignalCause) {
-    if target.exec.is_none() && sandbox_requests::signal(state, &target.container, signal) {
-        return;
-    }
     let Some(resources) = state.container(&target.container) else { return };
+    if resources.runtime().is_pins() && target.exec.is_none() {
+        return sandbox_requests::signal(state, &target.container, signal);
+    }
     let process = match &target.exec {
         None => resources.process(),
         Some(exec) => resources.exec(exec).and_then(ExecResources::process),

@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
-use oci_runtime::runtime::Container;
+use oci_runtime::runtime::Maker;
 use own_sandbox::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
 use pod_spec::{InvalidPlan, Parsed, Plan, SandboxMaker, kruise};
@@ -109,58 +109,47 @@ fn prepare(
     let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, spec));
     let mut core = cri::container_spec(id, spec, details.origin(), plan);
     let groups = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.clone());
-    let mut container = runtime.container(id.as_str(), bundle).in_groups(groups);
-    if state.is_pod_sandbox(id) {
-        container = process_1(state, container, &details, &mut draft).map_err(|error| invalid(&error))?;
-    } else if core.kind == TaskKind::Sandbox {
-        container = sandbox(node, container, &details, &mut draft);
-    }
+    let container = runtime.container(id.as_str(), bundle).in_groups(groups);
+    let sandbox = state.sandbox().filter(|sandbox| sandbox.is(id));
+    let maker = maker(sandbox, core.kind, node, &details, &mut draft).map_err(|error| invalid(&error))?;
     core.kubelet_grace = core.kubelet_grace.map(|grace| state.at_most(grace));
-    let resources = Resources::new(container, state.context.clone(), details, draft);
+    let resources = Resources::new(container.made_by(maker), state.context.clone(), details, draft);
     Ok((resources, core))
 }
 
-/// Makes the sandbox podshim's own, where the node's file says so and podshim does all that the spec asks for. A mistake in
-/// the file is no reason against a pod without annotations (S1): the OCI runtime makes its sandbox.
-fn sandbox(
+/// Who makes the container's processes.
+///
+/// # Errors
+/// No one can.
+fn maker(
+    sandbox: Option<&PodSandbox>,
+    kind: TaskKind,
     node: &NodeFile<'_>,
-    container: Container,
     details: &CreateDetails,
     spec: &mut SpecDraft,
-) -> Container {
+) -> Result<Maker, SandboxError> {
+    match sandbox {
+        Some(sandbox) if sandbox.has_no_process() => return Ok(Maker::Pins),
+        // Process 1 of a shared pid namespace, of which there is no image that the OCI runtime could run.
+        Some(_) => return own_sandbox(details, spec).map_err(SandboxError::Process1),
+        None if kind != TaskKind::Sandbox => return Ok(Maker::Runtime),
+        None => {}
+    }
+    // A mistake in the node's file is no reason against a pod without annotations (S1).
     let reason = match node.node() {
-        Ok(node) if node.sandbox_maker() == SandboxMaker::Runtime => return container,
-        Ok(_) => match own_sandbox(&container, details, spec) {
-            Ok(request) => return container.as_sandbox(request),
+        Ok(node) if node.sandbox_maker() == SandboxMaker::Runtime => return Ok(Maker::Runtime),
+        Ok(_) => match own_sandbox(details, spec) {
+            Ok(own) => return Ok(own),
             Err(reason) => reason.to_string(),
         },
         Err(mistake) => mistake.to_string(),
     };
-    info!(container = container.id(), reason, "the OCI runtime makes the sandbox");
-    container
+    info!(reason, "the OCI runtime makes the sandbox");
+    Ok(Maker::Runtime)
 }
 
-/// Of a sandbox of the Sandbox API, which has no image that the OCI runtime could run: process 1 of a shared pid namespace.
-fn process_1(
-    state: &State,
-    container: Container,
-    details: &CreateDetails,
-    spec: &mut SpecDraft,
-) -> Result<Container, SandboxError> {
-    if state.sandbox().is_some_and(PodSandbox::has_no_process) {
-        return Ok(container);
-    }
-    match own_sandbox(&container, details, spec) {
-        Ok(request) => Ok(container.as_sandbox(request)),
-        Err(reason) => Err(SandboxError::Process1(reason)),
-    }
-}
-
-fn own_sandbox(
-    container: &Container,
-    details: &CreateDetails,
-    spec: &mut SpecDraft,
-) -> Result<SandboxRequest, NotUnderstood> {
+/// podshim itself, where it does all that the spec asks for.
+fn own_sandbox(details: &CreateDetails, spec: &mut SpecDraft) -> Result<Maker, NotUnderstood> {
     // Another one may be more than a maker of processes: a virtual machine, for one.
     let binary = details.options.binary().file_name().unwrap_or_default();
     let reason = match () {
@@ -169,13 +158,12 @@ fn own_sandbox(
         () if details.options.no_pivot_root => Some("NoPivotRoot is set"),
         () => None,
     };
-    match reason {
-        Some(reason) => Err(NotUnderstood::because(reason)),
-        None => {
-            let spec = spec.tree().map_err(|error| NotUnderstood::because(&error.to_string()))?;
-            container.sandbox_request(spec)
-        }
+    if let Some(reason) = reason {
+        return Err(NotUnderstood::because(reason));
     }
+    let driver = details.options.cgroup_driver_for(spec.spec());
+    let spec = spec.tree().map_err(|error| NotUnderstood::because(&error.to_string()))?;
+    Ok(Maker::Own(Rc::new(SandboxRequest::of(spec, driver)?)))
 }
 
 /// The plan that a new container's annotations declare.

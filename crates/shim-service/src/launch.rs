@@ -185,7 +185,7 @@ impl Launcher {
     }
 
     async fn mount_rootfs(&self) -> Result<(), Failure> {
-        if self.details.rootfs.is_empty() || self.runtime.is_own_sandbox() {
+        if self.details.rootfs.is_empty() || !self.runtime.runs_the_pods_programs() {
             return Ok(());
         }
         let rootfs = self.runtime.bundle().rootfs();
@@ -267,7 +267,7 @@ impl Launcher {
                 .ok()
         });
         // No program that a pod brings runs in podshim's own sandbox, nor sees its groups.
-        let guarded = cgroup.as_deref().filter(|_| !runtime.is_own_sandbox());
+        let guarded = cgroup.as_deref().filter(|_| runtime.runs_the_pods_programs());
         let guard = guarded.map(Guard::of);
         let incarnation = Incarnation::new(process, runtime_init, terminal);
         Ok(NewIncarnation { incarnation, held_back, cgroup, guard, exit, oom, limits: None })

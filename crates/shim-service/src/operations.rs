@@ -54,7 +54,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     if let Err(failure) = settle_spec(state, &id, &operation) {
         return done.fail_create(failure.into());
     }
-    if state.sandbox().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
+    if state.container(&id).is_some_and(|resources| resources.runtime().is_pins()) {
         return sandbox_requests::run(state, &id, &operation, done);
     }
     let Some(resources) = state.container_mut(&id) else {

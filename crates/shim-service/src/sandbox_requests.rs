@@ -114,26 +114,23 @@ pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: 
     }
 }
 
-/// A signal to a sandbox without a process ends it as it ends pause. Returns whether it was one.
-pub(crate) fn signal(state: &State, id: &ContainerId, signal: Signal) -> bool {
-    let is_it = state.sandbox().is_some_and(|sandbox| sandbox.is(id) && sandbox.has_no_process());
+/// A signal to a sandbox without a process ends it as it ends pause.
+pub(crate) fn signal(state: &State, id: &ContainerId, signal: Signal) {
     let code = match signal {
-        Signal::KILL => Some(137),
-        Signal::TERM | Signal::INT => Some(0),
-        _ => None,
+        Signal::KILL => 137,
+        Signal::TERM | Signal::INT => 0,
+        _ => return,
     };
-    if let (true, Some(code)) = (is_it, code) {
-        let exit = reaper::Exit { code, signal: None, at: system_time() };
-        // If the owner has ended, so has the sandbox.
-        let _ = state.reports.send(Report::Exited { target: Target::init(id.clone()), exit });
-    }
-    is_it
+    let exit = reaper::Exit { code, signal: None, at: system_time() };
+    // If the owner has ended, so has the sandbox.
+    let _ = state.reports.send(Report::Exited { target: Target::init(id.clone()), exit });
 }
 
 /// Process 1 of the pod's shared pid namespace, while it lives.
 pub(crate) fn process_1(state: &State) -> Option<Pid> {
-    let sandbox = state.sandbox().filter(|sandbox| !sandbox.has_no_process())?;
-    state.live_pid(sandbox.id())
+    let id = state.sandbox()?.id();
+    state.container(id).filter(|sandbox| !sandbox.runtime().is_pins())?;
+    state.live_pid(id)
 }
 
 /// SandboxStatus.

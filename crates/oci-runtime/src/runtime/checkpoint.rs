@@ -76,22 +76,12 @@ pub struct RestoreOptions<'a> {
 }
 
 impl Container {
-    /// `checkpoint` into the directory `image_path`.
-    ///
-    /// A failed checkpoint leaves criu's log in the bundle and names it in its error. Afterwards the processes run, as
-    /// far as `cgroup` shows: criu freezes them for its work, and a criu that was killed does not thaw them (K17).
-    ///
-    /// # Errors
-    /// The runtime fails, or the sandbox is podshim's own.
-    pub async fn checkpoint(
+    pub(super) async fn runtime_checkpoint(
         &self,
         image_path: &Path,
         options: &CheckpointOptions,
         cgroup: Option<&Cgroup>,
     ) -> Result<(), RuntimeError> {
-        if self.is_own_sandbox() {
-            return Err(self.refuse_checkpoint());
-        }
         let before = cgroup.map(Cgroup::freeze_state);
         let own = self.bundle.path().join(WORK_DIRECTORY);
         let work_path = options.work_path.as_deref().unwrap_or(&own);

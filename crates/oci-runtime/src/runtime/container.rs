@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cgroups::{CgroupDriver, Hidden};
-use own_sandbox::SandboxRequest;
 use processes::reaper::{Charge, Reaper};
 
 use super::give_up::GiveUp;
+use super::maker::Maker;
 use crate::bundle::Bundle;
 use crate::settings::CallEnvironment;
 
@@ -61,7 +61,7 @@ impl Runtime {
             id: id.into().into(),
             bundle: Rc::new(bundle),
             cgroups_path: None,
-            sandbox: None,
+            maker: Maker::Runtime,
             give_up: None,
         }
     }
@@ -77,8 +77,7 @@ pub struct Container {
     pub(super) id: Rc<str>,
     pub(super) bundle: Rc<Bundle>,
     pub(super) cgroups_path: Option<Rc<str>>,
-    /// What podshim makes itself, without the runtime.
-    pub(super) sandbox: Option<Rc<SandboxRequest>>,
+    pub(super) maker: Maker,
     /// Ends its calls when nothing waits for them any more.
     pub(super) give_up: Option<GiveUp>,
 }

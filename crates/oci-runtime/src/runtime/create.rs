@@ -10,20 +10,11 @@ use super::launch::Launched;
 use crate::settings::{CreateOptions, RootSwitch};
 
 impl Container {
-    /// `create`: leaves the runtime's init waiting for [`Self::start`], with `stdio` as its streams.
-    ///
-    /// After a failure nothing of the container is left: podshim deletes what the runtime made half way.
-    ///
-    /// # Errors
-    /// The runtime fails, with its own words, or is not done in time.
-    pub async fn create(
+    pub(super) async fn runtime_create(
         &self,
         stdio: ChildStdio,
         options: CreateOptions<'_>,
     ) -> Result<Launched, RuntimeError> {
-        if let Some(request) = &self.sandbox {
-            return self.create_sandbox(request, options.session_keyring).await;
-        }
         let pid_file = self.bundle.init_pid_path();
         self.remove_stale(Operation::Create, &pid_file)?;
         let mut arguments = Arguments::new("create");

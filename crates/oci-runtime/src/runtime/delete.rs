@@ -38,17 +38,7 @@ enum Deleted {
 }
 
 impl Container {
-    /// `delete`: removes an ended container, or kills and removes it.
-    ///
-    /// By force it also works without a bundle: containerd 1.7 may remove the bundle of a dead shim's container at the
-    /// same time, and the runtime's log with it, even during the first try (N3).
-    ///
-    /// # Errors
-    /// The runtime fails, or something of the container is left.
-    pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
-        if let Some(cgroups_path) = self.recorded_sandbox()? {
-            return self.delete_sandbox(&cgroups_path).await;
-        }
+    pub(super) async fn runtime_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
         let deleted = match (mode, self.try_delete(mode).await) {
             (DeleteMode::Force, Err(_)) if !self.has_bundle() => self.try_delete(mode).await,
             // The runtime refused and returned. A runtime that hangs is called only once.

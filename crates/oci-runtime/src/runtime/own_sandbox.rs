@@ -1,9 +1,8 @@
-//! The calls of a sandbox that podshim makes itself (`sandbox`), in place of the OCI runtime's.
+//! The calls of a sandbox that podshim makes itself, in place of the OCI runtime's.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -11,12 +10,11 @@ use cgroups::abandoned::remove_abandoned;
 use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use nix::unistd::Pid;
 use own_sandbox::{
-    CgroupEntry, CgroupsPath, ChildSetup, Groups, NotUnderstood, Record, SandboxRequest, SessionKeyring,
-    barrier, end_scope, scope_at, understood,
+    CgroupEntry, CgroupsPath, ChildSetup, Groups, Record, SandboxRequest, SessionKeyring, barrier, end_scope,
+    scope_at, understood,
 };
 use processes::Process;
 use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
-use serde_json::Value;
 use threads::helper_thread;
 use tokio::time::Instant;
 use tracing::warn;
@@ -80,36 +78,6 @@ fn groups_failed(error: io::Error) -> String {
 mod tests;
 
 impl Container {
-    /// What a spec asks of a sandbox.
-    ///
-    /// # Errors
-    /// What podshim does not do itself, for people.
-    pub fn sandbox_request(&self, spec: &Value) -> Result<SandboxRequest, NotUnderstood> {
-        SandboxRequest::of(spec, self.runtime.cgroup_driver)
-    }
-
-    /// The same container, made by podshim itself.
-    #[must_use]
-    pub fn as_sandbox(self, request: SandboxRequest) -> Self {
-        Self { sandbox: Some(Rc::new(request)), ..self }
-    }
-
-    /// Its spec is as the maker is to see it: its place in its pod's stop (N5) came after the request.
-    ///
-    /// # Errors
-    /// What podshim does not do itself.
-    pub fn spec_is(&mut self, spec: &Value) -> Result<(), NotUnderstood> {
-        match &mut self.sandbox {
-            Some(request) => Rc::make_mut(request).annotated(spec),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether podshim makes it: then it has an empty root, and needs no root file system.
-    pub fn is_own_sandbox(&self) -> bool {
-        self.sandbox.is_some()
-    }
-
     pub(super) async fn create_sandbox(
         &self,
         request: &SandboxRequest,

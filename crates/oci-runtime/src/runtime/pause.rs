@@ -8,14 +8,7 @@ use super::container::Container;
 use super::error::{Operation, RuntimeError};
 
 impl Container {
-    /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.
-    ///
-    /// # Errors
-    /// The runtime fails, or the processes cannot be frozen.
-    pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
-        if self.sandbox.is_some() {
-            return self.freeze_sandbox(cgroup, Operation::Pause).await;
-        }
+    pub(super) async fn runtime_pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("pause");
         arguments.push(&*self.id);
@@ -26,14 +19,7 @@ impl Container {
         paused
     }
 
-    /// `resume`: thaws a paused container. If the runtime fails to, podshim thaws `cgroup` itself (K17).
-    ///
-    /// # Errors
-    /// Neither can thaw them.
-    pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
-        if self.sandbox.is_some() {
-            return self.freeze_sandbox(cgroup, Operation::Resume).await;
-        }
+    pub(super) async fn runtime_resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("resume");
         arguments.push(&*self.id);

@@ -12,35 +12,19 @@ use super::launch::Launched;
 use crate::bundle::BundleError;
 
 impl Container {
-    /// `start`: makes a created container run its program.
-    ///
-    /// # Errors
-    /// The runtime fails, with its own words.
-    pub async fn start(&self) -> Result<(), RuntimeError> {
-        if self.sandbox.is_some() {
-            return Ok(());
-        }
+    pub(super) async fn runtime_start(&self) -> Result<(), RuntimeError> {
         let mut arguments = Arguments::new("start");
         arguments.push(&*self.id);
         self.run(Operation::Start, arguments, None).await.map(drop)
     }
 
-    /// `exec --detach`: runs another process in the container. `process` is an OCI process as JSON.
-    ///
-    /// Also works in a created container (XP-1). The returned process may have ended already.
-    ///
-    /// # Errors
-    /// The runtime fails, or the container has no such program.
-    pub async fn exec(
+    pub(super) async fn runtime_exec(
         &self,
         exec_id: &str,
         process: &[u8],
         stdio: ChildStdio,
         console_socket: Option<&Path>,
     ) -> Result<Launched, RuntimeError> {
-        if self.sandbox.is_some() {
-            return Err(self.refuse_exec(process));
-        }
         let bundle_error =
             |source| RuntimeError::Bundle { operation: Operation::Exec, id: self.id.to_string(), source };
         let pid_file = self.bundle.exec_pid_path(exec_id).map_err(bundle_error)?;
@@ -62,14 +46,7 @@ impl Container {
         launched
     }
 
-    /// `update`: applies an OCI `LinuxResources` document given as JSON.
-    ///
-    /// # Errors
-    /// The runtime fails, or the kernel does not take a limit.
-    pub async fn update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
-        if let Some(request) = &self.sandbox {
-            return self.update_sandbox(request, resources).await;
-        }
+    pub(super) async fn runtime_update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
         let mut arguments = Arguments::new("update");
         arguments.option("--resources", Path::new("-"));
         arguments.push(&*self.id);

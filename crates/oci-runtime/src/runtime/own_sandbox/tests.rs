@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cgroups::cgroup_mounts;
+use own_sandbox::NotUnderstood;
 use processes::SignalNumber;
 use processes::reaper::ExitWatch;
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use streams::stdio::ChildStdio;
 use test_support::{run, until, within};
 
 use super::*;
-use crate::runtime::{CheckpointOptions, CreateOptions, DeleteMode};
+use crate::runtime::{CheckpointOptions, CreateOptions, DeleteMode, Maker};
 use crate::test_container::{TestContainer, process};
 
 mod users;
@@ -35,13 +37,20 @@ fn sandbox(adjust: impl FnOnce(&mut Value)) -> (Guarded, Container) {
         adjust(spec);
     });
     let request = request_of(&test.container).unwrap();
-    let container = test.container.clone().as_sandbox(request);
+    let container = test.container.clone().made_by(Maker::Own(Rc::new(request)));
     (Guarded(test, container.clone()), container)
+}
+
+fn own(container: &Container) -> Rc<SandboxRequest> {
+    match &container.maker {
+        Maker::Own(request) => request.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn request_of(container: &Container) -> Result<SandboxRequest, NotUnderstood> {
     let spec = fs::read(container.bundle().spec_path()).unwrap();
-    container.sandbox_request(&serde_json::from_slice(&spec).unwrap())
+    SandboxRequest::of(&serde_json::from_slice(&spec).unwrap(), container.runtime.cgroup_driver)
 }
 
 /// Ends the sandbox if the test fails: no OCI runtime knows of it.
@@ -57,8 +66,10 @@ impl std::ops::Deref for Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let Some(request) = self.1.sandbox.as_ref().filter(|_| std::thread::panicking()) else { return };
-        let path = request.cgroups_path().path().to_owned();
+        if !std::thread::panicking() {
+            return;
+        }
+        let path = own(&self.1).cgroups_path().path().to_owned();
         // On a thread of its own: this one may be inside of an executor, which does not nest.
         let removal = std::thread::spawn(move || {
             let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -184,7 +195,7 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         assert!(loopback.contains("LOOPBACK,UP"), "{loopback}");
         let cgroup = Cgroup::of_pid(launched.process.pid()).unwrap();
         assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [launched.process.pid()]);
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
@@ -205,7 +216,7 @@ fn an_update_of_any_other_limit_is_refused_and_changes_none() {
     run(async {
         let (_test, container) = sandbox(|_| {});
         let launched = create(&container).await;
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let update = async |document: Value| container.update(document.to_string().as_bytes()).await;
         update(json!({"pids": {"limit": 9}})).await.unwrap();
         for (field, document) in [
@@ -256,7 +267,7 @@ fn without_mknod() {
 
 /// Makes the sandbox's process, and does `act` while it waits at its barrier, which the shim then gives up.
 async fn at_a_barrier(container: &Container, act: impl AsyncFnOnce(Pid)) -> Result<Pid, String> {
-    let request = container.sandbox.clone().unwrap();
+    let request = own(container);
     let (mut barrier, end) = barrier().unwrap();
     fs::create_dir_all(container.bundle.rootfs()).unwrap();
     let (root, entry) = (container.bundle.rootfs(), CgroupEntry::Barrier(&end));
@@ -352,12 +363,7 @@ fn n3_it_is_deleted_by_one_who_did_not_make_it() {
         fs::remove_dir_all(container.bundle().path()).unwrap();
         test.container.delete(DeleteMode::Force).await.unwrap();
         assert_eq!(within(launched.exit).await.signal, Some(9));
-        assert!(
-            Groups::at(container.sandbox.as_ref().unwrap().cgroups_path().path())
-                .unwrap()
-                .entrances()
-                .is_err()
-        );
+        assert!(Groups::at(own(&container).cgroups_path().path()).unwrap().entrances().is_err());
     });
 }
 
@@ -373,7 +379,7 @@ fn what_cannot_be_made_leaves_nothing() {
         });
         let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("cannot join a namespace: Invalid argument"), "{error}");
-        let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path().path()).unwrap();
+        let groups = Groups::at(own(&container).cgroups_path().path()).unwrap();
         assert!(groups.entrances().is_err());
         assert!(!test.path(".root.podshim").exists());
     });
@@ -447,7 +453,7 @@ fn a_group_with_processes_in_it_is_left_alone() {
 fn a_group_with_a_group_in_it_that_has_processes_is_left_alone() {
     run(async {
         let (_test, container) = sandbox(|_| {});
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let group = Path::new("/sys/fs/cgroup/pids").join(path.trim_start_matches('/'));
         let inner = group.join("inner");
         fs::create_dir_all(&inner).unwrap();
@@ -474,7 +480,7 @@ fn in_a_frozen_group_no_sandbox_is_made() {
             let path = spec["linux"]["cgroupsPath"].as_str().unwrap().to_owned();
             spec["linux"]["cgroupsPath"] = format!("{path}-frozen/inner").into();
         });
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let above = Path::new("/sys/fs/cgroup/freezer").join(path.trim_start_matches('/'));
         let above = above.parent().unwrap();
         fs::create_dir_all(above).unwrap();
@@ -516,7 +522,7 @@ fn a_shorter_period_comes_with_its_quota() {
             spec["linux"]["cgroupsPath"] = format!("{path}-bounded/inner").into();
             spec["linux"]["resources"] = json!({"cpu": {"quota": 100_000, "period": 100_000}});
         });
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let group = Path::new("/sys/fs/cgroup/cpu").join(path.trim_start_matches('/'));
         let above = group.parent().unwrap();
         fs::create_dir_all(above).unwrap();

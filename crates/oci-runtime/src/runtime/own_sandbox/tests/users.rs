@@ -202,7 +202,7 @@ fn in_a_user_namespace_it_is_an_unprivileged_user_on_the_node() {
         let output = enter.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n0\nLOOPBACK,UP\n", "{output:?}");
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
         assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
@@ -229,7 +229,7 @@ fn a_map_that_the_kernel_refuses_leaves_no_process() {
         let error = created.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("uid_map: Invalid argument"), "{error}");
         assert_eq!(container.recorded_sandbox().unwrap(), None);
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().path().to_owned();
+        let path = own(&container).cgroups_path().path().to_owned();
         assert!(Groups::at(&path).unwrap().entrances().is_err(), "its groups are gone");
     });
 }
