@@ -1,7 +1,8 @@
 //! A container's own `restartPolicy` and `restartPolicyRules` (KEP-5307, KEP-5532): after which exit codes a kubelet restarts it, and the
 //! `restart.<c>` (R13, R15) that says the same. Owns reading these fields; `check` and `translate` ask it.
 
-use pod_spec::{Backoff, CodeSet, Restart, RestartMode, RestartPolicy, Role};
+use pod_spec::{Backoff, CodeSet, Restart, RestartMode, RestartPolicy, Role, nearest_word};
+use thiserror::Error;
 
 use crate::yaml::Node;
 
@@ -9,6 +10,9 @@ use crate::yaml::Node;
 pub const RULES: &str = "restartPolicyRules";
 /// The field of a container's own policy.
 pub const POLICY: &str = "restartPolicy";
+
+/// What a rule does.
+const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 
 /// After which exit codes a kubelet restarts a container, and after which all containers of the pod.
 pub(crate) struct Wanted {
@@ -19,7 +23,7 @@ pub(crate) struct Wanted {
     /// All containers of its pod.
     pub(crate) all: CodeSet,
     /// The rules that cannot be read, and why.
-    pub(crate) unread: Vec<String>,
+    pub(crate) unread: Vec<RuleError>,
 }
 
 impl Wanted {
@@ -46,7 +50,7 @@ impl Wanted {
                     }
                     left = left.without(codes);
                 }
-                Err(what) => wanted.unread.push(what),
+                Err(error) => wanted.unread.push(error),
             }
         }
         wanted.alone = wanted.alone.without(wanted.all);
@@ -101,34 +105,39 @@ enum Action {
     RestartAllContainers,
 }
 
+/// What is unknown in a rule.
+#[derive(Debug, Error)]
+pub(crate) enum RuleError {
+    #[error("unknown action {word:?} (did you mean {:?}?)", nearest_word(word, ACTIONS).unwrap_or(ACTIONS[0]))]
+    Action { word: String },
+    #[error("it has no exitCodes")]
+    NoCodes,
+    #[error("{text:?} is no exit code, these are 0 to 255")]
+    Code { text: String },
+    #[error("unknown operator {word:?} (one of: In, NotIn)")]
+    Operator { word: String },
+}
+
 impl Rule {
-    /// Reads a rule, or says what is unknown in it.
-    fn read(rule: &Node) -> Result<Self, String> {
+    fn read(rule: &Node) -> Result<Self, RuleError> {
         let action = match rule.text_of("action") {
             Some("Restart") => Action::Restart,
             Some("RestartAllContainers") => Action::RestartAllContainers,
-            other => {
-                return Err(format!(
-                    "unknown action {:?} (did you mean \"Restart\"?)",
-                    other.unwrap_or_default()
-                ));
-            }
+            other => return Err(RuleError::Action { word: other.unwrap_or_default().to_owned() }),
         };
-        let Some(codes) = rule.get("exitCodes") else { return Err("it has no exitCodes".to_owned()) };
+        let Some(codes) = rule.get("exitCodes") else { return Err(RuleError::NoCodes) };
         let mut named = CodeSet::EMPTY;
         for value in codes.get("values").into_iter().flat_map(Node::items) {
             let text = value.text().unwrap_or_default();
             let Ok(code) = text.parse::<u8>() else {
-                return Err(format!("{text:?} is no exit code, these are 0 to 255"));
+                return Err(RuleError::Code { text: text.to_owned() });
             };
             named = named.or(CodeSet::range(code, code));
         }
         let codes = match codes.text_of("operator") {
             Some("In") => named,
             Some("NotIn") => CodeSet::ALL.without(named),
-            other => {
-                return Err(format!("unknown operator {:?} (one of: In, NotIn)", other.unwrap_or_default()));
-            }
+            other => return Err(RuleError::Operator { word: other.unwrap_or_default().to_owned() }),
         };
         Ok(Self { codes, action })
     }

@@ -10,5 +10,7 @@ mod options;
 mod request;
 mod rootfs;
 
+pub use mapping::MappingError;
+pub use options::OptionError;
 pub use request::RootfsMount;
 pub use rootfs::{MountError, mount_rootfs, unmount_rootfs};

@@ -1,5 +1,7 @@
 //! The mapping of file owners that the mount options `uidmap=` and `gidmap=` describe.
 
+use thiserror::Error;
+
 /// Which ids of a file system appear as which other ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdMapping {
@@ -14,18 +16,25 @@ impl IdMapping {
     ///
     /// # Errors
     ///
-    /// A reason that names the invalid part.
-    pub(super) fn parse(users: &str, groups: &str) -> Result<Self, String> {
+    /// [`MappingError`].
+    pub(super) fn parse(users: &str, groups: &str) -> Result<Self, MappingError> {
         Ok(Self { users: lines(users)?, groups: lines(groups)? })
     }
 }
 
-fn lines(mappings: &str) -> Result<String, String> {
+/// A part of a mapping that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{part:?} is not a mapping `container-id:host-id:size`")]
+pub struct MappingError {
+    part: String,
+}
+
+fn lines(mappings: &str) -> Result<String, MappingError> {
     let line = |mapping: &str| {
         let numbers: Option<Vec<u32>> = mapping.split(':').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
             Some([inside, outside, size]) if *size > 0 => Ok(format!("{inside} {outside} {size}\n")),
-            _ => Err(format!("{mapping:?} is not a mapping `container-id:host-id:size`")),
+            _ => Err(MappingError { part: mapping.to_owned() }),
         }
     };
     mappings.split(',').map(line).collect()

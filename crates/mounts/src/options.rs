@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::mount::MsFlags;
+use thiserror::Error;
 
-use super::mapping::IdMapping;
+use super::mapping::{IdMapping, MappingError};
 
 /// `mount(2)` copies one page of data and cuts off the rest. This is the smallest page size.
 const DATA_LIMIT: usize = 4096 - 1;
@@ -34,9 +35,41 @@ struct Mappings<'a> {
     groups: Option<&'a str>,
 }
 
+/// An option that the kernel cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OptionError {
+    /// Users without groups, or the reverse.
+    #[error("the options uidmap and gidmap are of use only together")]
+    OneMapping,
+    /// A mapping.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    /// A bind mount has the data of the file system that is there already.
+    #[error("a bind mount has no option {options:?}")]
+    OfBind {
+        /// As they were given.
+        options: String,
+    },
+    /// A loop device.
+    #[error("the option \"loop\" is not supported: mount the image on the host")]
+    Loop,
+    /// What containerd itself should have handled.
+    #[error("the option {option:?} needs containerd's mount manager")]
+    OfMountManager {
+        /// The option.
+        option: String,
+    },
+    /// No text for the kernel.
+    #[error("the option {option:?} contains a zero byte")]
+    ZeroByte {
+        /// The option.
+        option: String,
+    },
+}
+
 impl MountOptions {
-    /// Fails with a reason when an option cannot be given to the kernel.
-    pub(super) fn parse(kind: &str, options: &[String]) -> Result<Self, String> {
+    /// Fails when an option cannot be given to the kernel.
+    pub(super) fn parse(kind: &str, options: &[String]) -> Result<Self, OptionError> {
         let mut parsed =
             Self { flags: MsFlags::empty(), propagation: None, id_mapping: None, data: Vec::new() };
         let mut mappings = Mappings::default();
@@ -59,15 +92,15 @@ impl MountOptions {
             (Some(users), Some(groups)) => Some(IdMapping::parse(users, groups)?),
             (None, None) => None,
             // Users without groups, or the reverse, would leave half of the owners unknown in the container.
-            _ => return Err("the options uidmap and gidmap are of use only together".to_owned()),
+            _ => return Err(OptionError::OneMapping),
         };
         if parsed.flags.contains(MsFlags::MS_BIND) && !parsed.data.is_empty() {
-            return Err(format!("a bind mount has no option {:?}", parsed.data.join(",")));
+            return Err(OptionError::OfBind { options: parsed.data.join(",") });
         }
         Ok(parsed)
     }
 
-    fn add(&mut self, option: &str) -> Result<(), String> {
+    fn add(&mut self, option: &str) -> Result<(), OptionError> {
         let set = |flags: &mut MsFlags, flag| flags.insert(flag);
         let clear = |flags: &mut MsFlags, flag| flags.remove(flag);
         let (change, flag): (fn(&mut MsFlags, MsFlags), MsFlags) = match option {
@@ -106,14 +139,12 @@ impl MountOptions {
             "runbindable" => return self.propagate(MsFlags::MS_UNBINDABLE | MsFlags::MS_REC),
             // A loop device would have to outlive this call and be found again: containerd 2.2's mount manager makes
             // them itself.
-            "loop" => {
-                return Err("the option \"loop\" is not supported: mount the image on the host".to_owned());
-            }
+            "loop" => return Err(OptionError::Loop),
             // containerd's mount manager handles mounts with X- options; a shim never does.
             _ if option.starts_with("X-containerd.") => {
-                return Err(format!("the option {option:?} needs containerd's mount manager"));
+                return Err(OptionError::OfMountManager { option: option.to_owned() });
             }
-            _ if option.contains('\0') => return Err(format!("the option {option:?} contains a zero byte")),
+            _ if option.contains('\0') => return Err(OptionError::ZeroByte { option: option.to_owned() }),
             _ => {
                 self.data.push(option.to_owned());
                 return Ok(());
@@ -123,7 +154,7 @@ impl MountOptions {
         Ok(())
     }
 
-    fn propagate(&mut self, flags: MsFlags) -> Result<(), String> {
+    fn propagate(&mut self, flags: MsFlags) -> Result<(), OptionError> {
         self.propagation = Some(Propagation(flags));
         Ok(())
     }
@@ -233,8 +264,13 @@ mod tests {
         let parsed = MountOptions::parse("bind", &strings(&["rbind", "ro", "rslave"])).unwrap();
         assert_eq!(parsed.flags, MsFlags::MS_BIND | MsFlags::MS_REC | MsFlags::MS_RDONLY);
         assert_eq!(parsed.propagation, Some(Propagation(MsFlags::MS_SLAVE | MsFlags::MS_REC)));
-        assert!(MountOptions::parse("bind", &strings(&["size=1"])).unwrap_err().contains("size=1"));
-        assert!(MountOptions::parse("ext4", &strings(&["loop"])).unwrap_err().contains("loop"));
+        assert!(
+            MountOptions::parse("bind", &strings(&["size=1"]))
+                .is_err_and(|error| error.to_string().contains("size=1"))
+        );
+        assert!(
+            MountOptions::parse("ext4", &strings(&["loop"])).is_err_and(|error| error == OptionError::Loop)
+        );
     }
 
     #[test]
@@ -244,9 +280,9 @@ mod tests {
         assert_eq!(parsed.id_mapping, IdMapping::parse("0:1000:10,10:5000:1", "0:2000:11").ok());
         assert!(parsed.id_mapping.is_some());
         assert_eq!(parsed.data_that_fits().unwrap().0.as_deref(), Some("lowerdir=/a:/b"));
-        assert!(parse(&["uidmap=0:1:2"]).unwrap_err().contains("only together"));
+        assert_eq!(parse(&["uidmap=0:1:2"]), Err(OptionError::OneMapping));
         for bad in ["", "0:1", "0:1:0", "0:1:-2", "0:1:2,", "a:b:c", "0:1:2:3", "0:4294967296:1"] {
-            let error = parse(&["gidmap=0:1:2", &format!("uidmap={bad}")]).unwrap_err();
+            let error = parse(&["gidmap=0:1:2", &format!("uidmap={bad}")]).unwrap_err().to_string();
             assert!(error.contains("is not a mapping `container-id:host-id:size`"), "{bad}: {error}");
         }
     }

@@ -13,7 +13,7 @@ use threads::helper_thread;
 use tracing::warn;
 
 use super::idmap::{self, UserNamespace};
-use super::options::{self, MountOptions, Propagation};
+use super::options::{self, MountOptions, OptionError, Propagation};
 use super::request::RootfsMount;
 use crate::detached;
 
@@ -35,7 +35,7 @@ pub enum MountError {
         /// Where it should go.
         target: PathBuf,
         /// What is wrong.
-        reason: String,
+        reason: OptionError,
     },
     /// The kernel refused.
     #[error("cannot mount {source_name:?} (type {kind:?}) on {}: {source}", target.display())]

@@ -35,8 +35,8 @@ pub fn write(reaper: &Reaper, path: &Path, line: &str) -> io::Result<()> {
     let (helper, exit) = replace(reaper, path, format!("podshim: {line}\n").as_bytes())?;
     helper.wait_briefly(USUAL);
     tokio::task::spawn_local(async move {
-        if let Err(reason) = end_of(exit, LIMIT).await {
-            warn!(path = shown, reason, "cannot write the termination message");
+        if let Err(error) = end_of(exit, LIMIT).await {
+            warn!(path = shown, %error, "cannot write the termination message");
         }
         drop(helper);
     });
@@ -51,10 +51,10 @@ pub async fn clear(reaper: &Reaper, path: &Path) {
             drop(helper);
             end
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error),
     };
-    if let Err(reason) = cleared {
-        warn!(path = %path.display(), reason, "cannot empty the termination message: a kubelet may show that of the program before");
+    if let Err(error) = cleared {
+        warn!(path = %path.display(), %error, "cannot empty the termination message: a kubelet may show that of the program before");
     }
 }
 
@@ -69,11 +69,12 @@ fn replace(reaper: &Reaper, path: &Path, text: &[u8]) -> io::Result<(HelperProce
     unsafe { helper_process::run(reaper, c"podshim-message", &[], job) }
 }
 
-async fn end_of(exit: ExitWatch, limit: Duration) -> Result<(), String> {
+async fn end_of(exit: ExitWatch, limit: Duration) -> io::Result<()> {
+    let late = || format!("its file system has not answered within {limit:?}");
     match tokio::time::timeout(limit, exit).await {
         Ok(exit) if exit.code == 0 => Ok(()),
-        Ok(exit) => Err(io::Error::from_raw_os_error(exit.code.into()).to_string()),
-        Err(_) => Err(format!("its file system has not answered within {limit:?}")),
+        Ok(exit) => Err(io::Error::from_raw_os_error(exit.code.into())),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, late())),
     }
 }
 

@@ -34,4 +34,5 @@ pub use maker::{CgroupEntry, ChildSetup, MakeError};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
 pub use record::{Record, is_recorded};
 pub use request::SandboxRequest;
-pub use scope::end as end_scope;
+pub use scope::{ScopeError, end as end_scope};
+pub use systemd::SystemdError;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cgroups::CgroupVersion;
 use nix::unistd::Pid;
+use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
@@ -21,6 +22,23 @@ const POLLS_OF_A_QUESTION: u32 = 100;
 /// For systemd to end a scope that is empty. It notices that by itself too; a Delete has ten seconds.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
+/// Why a scope is not as it should be.
+#[derive(Debug, Error)]
+pub enum ScopeError {
+    /// systemd refuses it or cannot be reached.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// Its process has no groups that can be read: it has ended.
+    #[error(transparent)]
+    Process(#[from] io::Error),
+    /// Its job failed, or takes too long.
+    #[error("systemd has not started {unit}: its journal may say why")]
+    NotStarted {
+        /// The scope.
+        unit: String,
+    },
+}
+
 impl Scope {
     /// Makes the scope of a process that waits, and returns when it is in it.
     ///
@@ -33,21 +51,20 @@ impl Scope {
         limits: &Limits,
         properties: &[Property],
         version: CgroupVersion,
-    ) -> Result<(), String> {
-        let in_words = |error: SystemdError| error.to_string();
+    ) -> Result<(), ScopeError> {
         let properties = self.properties(pid, id, limits, properties, version);
-        let mut manager = Manager::connect().await.map_err(in_words)?;
-        manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
+        let mut manager = Manager::connect().await?;
+        manager.start_scope(&self.unit, &properties).await?;
         let deadline = Instant::now() + START_LIMIT;
         let mut polls = 0_u32;
-        while !self.has(pid).map_err(|error| error.to_string())? {
+        while !self.has(pid)? {
             polls += 1;
             // After a job that failed systemd has no such unit any more (CollectMode). If it executes itself again,
             // which ends this connection, only the limit is left.
             let has_failed = polls.is_multiple_of(POLLS_OF_A_QUESTION)
                 && manager.find_unit(&self.unit).await.is_err_and(|error| error.is_no_such_unit());
             if has_failed || Instant::now() >= deadline {
-                return Err(format!("systemd has not started {}: its journal may say why", self.unit));
+                return Err(ScopeError::NotStarted { unit: self.unit.clone() });
             }
             sleep(START_POLL).await;
         }
@@ -63,15 +80,14 @@ impl Scope {
         limits: &Limits,
         version: CgroupVersion,
         of_group: Option<CpuTime>,
-    ) -> Result<(), String> {
-        let in_words = |error: SystemdError| error.to_string();
+    ) -> Result<(), ScopeError> {
         let mut properties = limits.properties(version);
         properties.extend(limits.period_property(of_group));
         if properties.is_empty() {
             return Ok(());
         }
-        let mut manager = Manager::connect().await.map_err(in_words)?;
-        manager.set_properties(&self.unit, &properties).await.map_err(in_words)
+        let mut manager = Manager::connect().await?;
+        Ok(manager.set_properties(&self.unit, &properties).await?)
     }
 
     /// As runc makes the scopes of containers, so that the kubelet and the node's tools see no difference.

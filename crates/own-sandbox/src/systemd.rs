@@ -7,5 +7,6 @@ mod manager;
 mod message;
 mod property;
 
-pub(crate) use manager::{Manager, SOCKET, SystemdError};
+pub use manager::SystemdError;
+pub(crate) use manager::{Manager, SOCKET};
 pub(crate) use property::{Property, PropertyValue};

@@ -27,9 +27,6 @@ const LONGER: [&str; 12] = [
     "crates/shim-service/src/server.rs: serve",
 ];
 
-/// The public functions whose error is still a text.
-const TEXTS: [&str; 2] = ["crates/own-sandbox/src/scope.rs: start", "crates/own-sandbox/src/scope.rs: limit"];
-
 /// Crates that only tests link.
 const OF_TESTS: [&str; 3] = ["fuzz-input", "test-support", "testkit"];
 
@@ -94,7 +91,7 @@ struct Functions {
     lines: Vec<(String, usize)>,
     /// Public ones that return a Result and do not say when it is an error.
     silent: Vec<String>,
-    /// Public ones whose error is a text.
+    /// Those whose error is a text.
     texts: Vec<String>,
 }
 
@@ -117,15 +114,15 @@ impl Functions {
         self.lines.push((signature.ident.to_string(), last + 1 - first));
         let ReturnType::Type(_, result) = &signature.output else { return };
         let result = result.to_token_stream().to_string();
+        if result.ends_with(", String >") && result.contains("Result <") {
+            self.texts.push(signature.ident.to_string());
+        }
         if !matches!(vis, Some(Visibility::Public(_))) || !result.contains("Result <") {
             return;
         }
         let says = attributes.iter().any(|one| one.to_token_stream().to_string().contains("# Errors"));
         if !says {
             self.silent.push(signature.ident.to_string());
-        }
-        if result.ends_with(", String >") {
-            self.texts.push(signature.ident.to_string());
         }
     }
 }
@@ -156,7 +153,7 @@ fn a_public_function_says_when_it_fails() {
         texts.extend(at(found.texts));
     }
     none(&silent, "a public function returns a Result without a section # Errors");
-    assert_eq!(texts, TEXTS, "a public function's error is a String: give it a type");
+    none(&texts, "a function's error is a String: give it a type");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use pod_spec::limits::MAX_CODE_RANGES;
 use pod_spec::{CodeSet, Fatal, Member, PREFIX, Plan, RestartMode, RestartPolicy, Role};
+use thiserror::Error;
 
 use crate::finding::{Finding, Severity};
 use crate::manifest::Container;
@@ -105,8 +106,16 @@ fn contradiction(
     None
 }
 
+/// No value of the key says so much.
+#[derive(Debug, Error)]
+#[error("{key} takes {MAX_CODE_RANGES} codes and ranges at most, and this would need {count}")]
+struct TooManyCodes {
+    key: String,
+    count: usize,
+}
+
 /// The key that says what the container's own policy does, or why none can.
-fn mend(member: &Member, policy: RestartPolicy, wanted: &Wanted) -> Result<String, String> {
+fn mend(member: &Member, policy: RestartPolicy, wanted: &Wanted) -> Result<String, TooManyCodes> {
     let key = format!("{PREFIX}restart.{}", member.alias.as_ref().unwrap_or(&member.name));
     // The kubelet acts on what it sees.
     if wanted.all != CodeSet::EMPTY && member.role != Role::Main {
@@ -118,9 +127,7 @@ fn mend(member: &Member, policy: RestartPolicy, wanted: &Wanted) -> Result<Strin
     };
     let count = codes.fewest_ranges();
     if count > MAX_CODE_RANGES {
-        return Err(format!(
-            "{key} takes {MAX_CODE_RANGES} codes and ranges at most, and this would need {count}"
-        ));
+        return Err(TooManyCodes { key, count });
     }
     Ok(match restart(codes, member.role, policy) {
         Some(restart) => format!("write {key}: {restart}"),

@@ -3,6 +3,7 @@
 
 use pod_spec::limits::MAX_CODE_RANGES;
 use pod_spec::{CodeSet, Fatal, Member, RestartMode, RestartPolicy, Role};
+use thiserror::Error;
 
 use super::change::Remarks;
 use crate::finding::Severity;
@@ -56,21 +57,32 @@ pub fn carry_over(
     }
 }
 
-/// Why `fatal.<c>=restart` (R14) does not say that the pod restarts after the codes of `whole`: it does so after every
+/// Why `fatal.<c>=restart` does not say what a rule says.
+#[derive(Debug, Error)]
+enum NotWholePod {
+    #[error("podshim.io/fatal.{name} is not for an init container")]
+    Init { name: String },
+    #[error("podshim.io/fatal.{name}: restart is after a failure, and 0 is none")]
+    Success { name: String },
+    #[error(
+        "podshim.io/fatal.{name}: restart would restart the pod after {others} too, which restart nothing here"
+    )]
+    Others { name: String, others: CodeSet },
+}
+
+/// Whether `fatal.<c>=restart` (R14) says that the pod restarts after the codes of `whole`: it does so after every
 /// failure that does not restart the container alone.
-fn whole_pod(whole: CodeSet, alone: CodeSet, member: &Member) -> Result<(), String> {
+fn whole_pod(whole: CodeSet, alone: CodeSet, member: &Member) -> Result<(), NotWholePod> {
     let others = CodeSet::FAILURES.without(whole).without(alone);
+    let name = || member.name.clone();
     if member.role == Role::Init {
-        return Err(format!("podshim.io/fatal.{} is not for an init container", member.name));
+        return Err(NotWholePod::Init { name: name() });
     }
     if whole.contains(0) {
-        return Err(format!("podshim.io/fatal.{}: restart is after a failure, and 0 is none", member.name));
+        return Err(NotWholePod::Success { name: name() });
     }
     if others != CodeSet::EMPTY {
-        return Err(format!(
-            "podshim.io/fatal.{}: restart would restart the pod after {others} too, which restart nothing here",
-            member.name
-        ));
+        return Err(NotWholePod::Others { name: name(), others });
     }
     Ok(())
 }

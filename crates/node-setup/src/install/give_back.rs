@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::cri::Loaded;
+use thiserror::Error;
+
+use super::cri::{CriError, Loaded};
 use super::files::{self, Content, FileChange, FileError};
 use super::host::HostError;
 use super::notes::{self, Before};
@@ -165,8 +167,21 @@ fn restore<'a>(
     match try_restore(changes, daemon, unit, signals) {
         Ok(Loaded::Yes) => "its configuration is as before, with which it has the runtime again".to_owned(),
         Ok(Loaded::No) => "its configuration is as before, with which it answers again".to_owned(),
-        Err(reason) => reason,
+        Err(error) => error.to_string(),
     }
+}
+
+/// How far containerd did not get what it had.
+#[derive(Debug, Error)]
+enum RestoreError {
+    #[error("its configuration cannot be given back: {0}")]
+    Files(#[from] FileError),
+    #[error("its configuration is as before, and it is being restarted")]
+    Interrupted,
+    #[error("its configuration is as before, but it was not restarted: {0}")]
+    NotRestarted(HostError),
+    #[error("its configuration is as before, but it does not answer: {0}")]
+    Silent(CriError),
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
@@ -175,29 +190,26 @@ fn try_restore<'a>(
     daemon: &Daemon,
     unit: impl FnOnce() -> Result<Option<&'a str>, HostError>,
     signals: &Signals,
-) -> Result<Loaded, String> {
+) -> Result<Loaded, RestoreError> {
     let begin = Instant::now();
-    files::apply(changes).map_err(|error| format!("its configuration cannot be given back: {error}"))?;
-    let not_restarted =
-        |error: HostError| format!("its configuration is as before, but it was not restarted: {error}");
-    let interrupted = || "its configuration is as before, and it is being restarted".to_owned();
+    files::apply(changes)?;
     let restarted = unit().and_then(|unit| daemon.restart(unit, signals));
     if matches!(restarted, Err(HostError::BySignal(_))) {
         // The note stays: the next installer makes sure of the restart.
-        return Err(interrupted());
+        return Err(RestoreError::Interrupted);
     }
     notes::remove_restarted(&daemon.root);
-    restarted.map_err(not_restarted)?;
+    restarted.map_err(RestoreError::NotRestarted)?;
     loop {
         match daemon.loaded() {
             Ok(state) => return Ok(state),
             Err(error) if begin.elapsed() >= daemon.restart_limit => {
-                return Err(format!("its configuration is as before, but it does not answer: {error}"));
+                return Err(RestoreError::Silent(error));
             }
             Err(_) => {}
         }
         if !matches!(signals.wait(SOON), Ok(WaitResult::ByTime)) {
-            return Err(interrupted());
+            return Err(RestoreError::Interrupted);
         }
     }
 }

@@ -122,10 +122,13 @@ enum Prepared {
 
 /// What the shim hears of an attempt.
 enum Reply {
-    Answer(Result<(), String>),
+    Answer(Result<(), Failed>),
     /// The process has ended.
     Ended,
-    Late,
+}
+
+fn because(why: &str) -> Failed {
+    Failed::Because(why.to_owned())
 }
 
 impl Prober {
@@ -143,7 +146,8 @@ impl Prober {
         }
         match self.answer(reaper, asked, question, timeout).await {
             Ok(()) => ProbeResult::Success,
-            Err(why) => ProbeResult::Failure(question.failure(&why)),
+            Err(Failed::OutOfTime) => ProbeResult::Failure(question.failure(&timed_out(timeout))),
+            Err(Failed::Because(why)) => ProbeResult::Failure(question.failure(&why)),
         }
     }
 
@@ -179,25 +183,24 @@ impl Prober {
         asked: &Asked,
         question: &Question,
         timeout: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failed> {
         let (deadline, limit) = (now() + timeout, Instant::now() + timeout + GRACE);
         loop {
             if !asked.process.is_running() {
-                return Err(question.gone().to_owned());
+                return Err(because(question.gone()));
             }
             let prepared = self.prepare(reaper, asked, question)?;
             match prepared {
                 Prepared::AfterTheLast => {}
-                Prepared::NotBefore(due) if due > limit => return Err(HELPER_ENDED.to_owned()),
+                Prepared::NotBefore(due) if due > limit => return Err(because(HELPER_ENDED)),
                 Prepared::NotBefore(due) => {
                     tokio::time::sleep_until(due).await;
                     continue;
                 }
                 Prepared::Known | Prepared::New => match self.attempt(deadline, limit).await {
                     Reply::Answer(answer) => return answer,
-                    Reply::Late => return Err(timed_out(timeout)),
                     Reply::Ended if prepared == Prepared::New => {
-                        return Err(HELPER_ENDED.to_owned());
+                        return Err(because(HELPER_ENDED));
                     }
                     // It had waited long enough, or was killed with the container's processes.
                     Reply::Ended => {}
@@ -206,14 +209,14 @@ impl Prober {
             while self.0.alive.get() > 0 {
                 let ended = self.0.one_has_ended.notified();
                 if tokio::time::timeout_at(limit, ended).await.is_err() {
-                    return Err(timed_out(timeout));
+                    return Err(Failed::OutOfTime);
                 }
             }
         }
     }
 
     /// Makes sure that there is a process to ask.
-    fn prepare(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> Result<Prepared, String> {
+    fn prepare(&self, reaper: &Reaper, asked: &Asked, question: &Question) -> Result<Prepared, Failed> {
         self.0.receive_late_answer();
         let mut helper = self.0.helper.borrow_mut();
         let is_the_same =
@@ -221,7 +224,7 @@ impl Prober {
         match helper.as_ref().filter(is_the_same).map(|helper| helper.state) {
             Some(State::Idle) => return Ok(Prepared::Known),
             Some(State::Busy(limit)) if Instant::now() < limit + HANGS => {
-                return Err(question.unanswered().to_owned());
+                return Err(because(question.unanswered()));
             }
             _ => self.0.end(&mut helper),
         }
@@ -229,11 +232,12 @@ impl Prober {
             (0, _, Some(due)) => Ok(Prepared::NotBefore(due)),
             (0, _, None) => {
                 let started = self.start(reaper, asked, question);
-                *helper = Some(started.map_err(|error| format!("cannot be probed: {error}"))?);
+                *helper =
+                    Some(started.map_err(|error| Failed::Because(format!("cannot be probed: {error}")))?);
                 Ok(Prepared::New)
             }
             (_, Last::Idle, _) => Ok(Prepared::AfterTheLast),
-            (_, Last::InAnAttempt, _) => Err(question.unanswered().to_owned()),
+            (_, Last::InAnAttempt, _) => Err(because(question.unanswered())),
         }
     }
 
@@ -280,18 +284,14 @@ impl Prober {
         match tokio::time::timeout_at(limit, answer_on(&socket)).await {
             Ok(Some(Answer { used, outcome })) => {
                 self.0.has_answered(&socket, used);
-                match outcome {
-                    Ok(()) => Reply::Answer(Ok(())),
-                    Err(Failed::Because(why)) => Reply::Answer(Err(why)),
-                    Err(Failed::OutOfTime) => Reply::Late,
-                }
+                Reply::Answer(outcome)
             }
             Ok(None) => {
                 self.0.has_ended(&socket);
                 Reply::Ended
             }
             // It goes on with that attempt.
-            Err(_) => Reply::Late,
+            Err(_) => Reply::Answer(Err(Failed::OutOfTime)),
         }
     }
 }

@@ -10,11 +10,12 @@ use cgroups::abandoned::remove_abandoned;
 use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use nix::unistd::Pid;
 use own_sandbox::{
-    CgroupEntry, CgroupsPath, ChildSetup, Groups, Record, SandboxRequest, SessionKeyring, barrier, end_scope,
-    scope_at, understood,
+    CgroupEntry, CgroupsPath, ChildSetup, Groups, MakeError, Record, SandboxRequest, SessionKeyring, barrier,
+    end_scope, scope_at, understood,
 };
 use processes::Process;
 use processes::reaper::{ExitSubscription, ExitWatch, is_our_child};
+use thiserror::Error;
 use threads::helper_thread;
 use tokio::time::Instant;
 use tracing::warn;
@@ -38,40 +39,48 @@ struct SandboxPlan {
     keyring: SessionKeyring,
 }
 
-/// Each error is for people.
+/// Why a sandbox cannot be made.
+#[derive(Debug, Error)]
+enum PlanError {
+    #[error("cannot make its control groups: {0}")]
+    Groups(io::Error),
+    #[error("cgroup {path} is frozen")]
+    Frozen { path: String },
+    #[error(transparent)]
+    Process(#[from] MakeError),
+    /// What the node's root has to do for it.
+    #[error(transparent)]
+    Help(io::Error),
+}
+
 impl SandboxPlan {
     /// Makes it in its groups.
-    fn make(&self) -> Result<Pid, String> {
+    fn make(&self) -> Result<Pid, PlanError> {
         self.make_groups()?;
-        let entrances = self.groups.entrances().map_err(groups_failed)?;
+        let entrances = self.groups.entrances().map_err(PlanError::Groups)?;
         let setup = self.setup(&CgroupEntry::Groups(&entrances))?;
-        setup.make(&AtomicI32::new(0)).map_err(|error| error.to_string())
+        Ok(setup.make(&AtomicI32::new(0))?)
     }
 
-    fn setup(&self, entry: &CgroupEntry<'_>) -> Result<ChildSetup, String> {
+    fn setup(&self, entry: &CgroupEntry<'_>) -> Result<ChildSetup, MakeError> {
         ChildSetup::new(&self.request, &self.id, &self.root, entry, self.keyring)
-            .map_err(|error| error.to_string())
     }
 
     /// Does for a process that waits what it cannot do itself.
-    fn prepare(&self, pid: Pid) -> Result<(), String> {
+    fn prepare(&self, pid: Pid) -> Result<(), PlanError> {
         self.make_groups()?;
-        self.groups.put(pid).map_err(groups_failed)?;
-        self.request.prepare(pid).map_err(|error| error.to_string())
+        self.groups.put(pid).map_err(PlanError::Groups)?;
+        self.request.prepare(pid).map_err(PlanError::Help)
     }
 
     /// A frozen one is refused, as the OCI runtime refuses it: what is made there would wait for the thaw, and this thread with it.
-    fn make_groups(&self) -> Result<(), String> {
-        self.groups.make(self.request.limits()).map_err(groups_failed)?;
+    fn make_groups(&self) -> Result<(), PlanError> {
+        self.groups.make(self.request.limits()).map_err(PlanError::Groups)?;
         match self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze_state() != FreezeState::Thawed) {
-            true => Err(format!("cgroup {} is frozen", self.request.cgroups_path().path())),
+            true => Err(PlanError::Frozen { path: self.request.cgroups_path().path().to_owned() }),
             false => Ok(()),
         }
     }
-}
-
-fn groups_failed(error: io::Error) -> String {
-    format!("cannot make its control groups: {error}")
 }
 
 #[cfg(test)]
@@ -122,7 +131,8 @@ impl Container {
         let subscription = self.runtime.reaper.subscribe();
         let made = helper_thread::run("sandbox", move || Ok(plan.make()));
         let made = made.await.map_err(|error| failed(error.to_string()))?;
-        let (process, exit) = self.adopt_sandbox(&subscription, made.map_err(failed)?)?;
+        let (process, exit) =
+            self.adopt_sandbox(&subscription, made.map_err(|error| failed(error.to_string()))?)?;
         self.launched_sandbox(process, exit)
     }
 
@@ -132,7 +142,7 @@ impl Container {
         let kernel = |error: io::Error| failed(error.to_string());
         self.record_sandbox(&plan.request)?;
         let (mut barrier, end) = barrier().map_err(kernel)?;
-        let setup = plan.setup(&CgroupEntry::Barrier(&end)).map_err(failed)?;
+        let setup = plan.setup(&CgroupEntry::Barrier(&end)).map_err(|error| failed(error.to_string()))?;
         let subscription = self.runtime.reaper.subscribe();
         let pid = Arc::new(AtomicI32::new(0));
         let made = helper_thread::run("sandbox", {
@@ -158,11 +168,11 @@ impl Container {
             if let CgroupsPath::Scope(scope) = plan.request.cgroups_path() {
                 let (limits, properties) = (plan.request.limits(), plan.request.properties());
                 let started = scope.start(pid, &self.id, limits, properties, plan.groups.version()).await;
-                started.map_err(failed)?;
+                started.map_err(|error| failed(error.to_string()))?;
             }
             // On a thread, as above.
             let prepared = helper_thread::run("groups", move || Ok(plan.prepare(pid)));
-            prepared.await.map_err(kernel)?.map_err(failed)?;
+            prepared.await.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
             barrier.open().map_err(kernel)
         };
         // The child ends when `helped` has failed, for its barrier is gone then.
@@ -244,7 +254,8 @@ impl Container {
         let of_group = groups.cpu_time();
         let limits = limits.beside(|| of_group);
         if let CgroupsPath::Scope(scope) = request.cgroups_path() {
-            scope.limit(&limits, groups.version(), of_group).await.map_err(failed)?;
+            let limited = scope.limit(&limits, groups.version(), of_group).await;
+            limited.map_err(|error| failed(error.to_string()))?;
         }
         // On a thread: a lower limit of memory makes the kernel reclaim some.
         let limited = helper_thread::run("limits", move || groups.limit(&limits));

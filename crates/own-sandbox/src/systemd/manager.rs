@@ -27,7 +27,7 @@ const NEWER: &str = "CPUQuotaPeriodUSec";
 
 /// Why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
-pub(crate) enum SystemdError {
+pub enum SystemdError {
     /// It cannot be reached, or answers nothing.
     #[error("{}: {source}", path.display())]
     Unreachable {

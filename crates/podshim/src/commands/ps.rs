@@ -1,11 +1,14 @@
 //! `podshim ps`: lists the pods of the node, with each container's role and state.
 
+use std::error::Error;
+use std::fmt;
 use std::io::stdout;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use control_api::container::{Role, State};
 use node_state::entry::Entry;
+use pod_spec::nearest_word;
 use serde::Serialize;
 
 use crate::arguments::{NamespaceArgument, NodeArguments, ResultArguments};
@@ -45,10 +48,33 @@ pub struct Arguments {
 }
 
 /// A state by its word in `--json` or in the table.
-fn state(text: &str) -> Result<PodState, String> {
-    let words = || PodState::ALL.into_iter().map(|state| state.words().replace(' ', "-"));
-    let found = PodState::ALL.into_iter().zip(words()).find(|(_, word)| *word == text.replace(' ', "-"));
-    found.map(|(state, _)| state).ok_or_else(|| format!("one of {}", words().collect::<Vec<_>>().join(", ")))
+fn state(text: &str) -> Result<PodState, UnknownState> {
+    let word = text.replace(' ', "-");
+    PodState::ALL.into_iter().find(|state| word_of(*state) == word).ok_or(UnknownState { word })
+}
+
+fn word_of(state: PodState) -> String {
+    state.words().replace(' ', "-")
+}
+
+/// No state of a pod.
+#[derive(Debug)]
+struct UnknownState {
+    word: String,
+}
+
+impl Error for UnknownState {}
+
+impl fmt::Display for UnknownState {
+    /// The word itself is in what is said before.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = PodState::ALL.map(word_of);
+        write!(formatter, "one of {}", words.join(", "))?;
+        match nearest_word(&self.word, words.iter().map(String::as_str)) {
+            Some(nearest) => write!(formatter, " (did you mean {nearest:?}?)"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Serialize)]
