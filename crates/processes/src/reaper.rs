@@ -20,7 +20,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::unistd::Pid;
 use threads::busy;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::yield_now;
 
 use crate::process::{self, Process};
@@ -39,9 +39,6 @@ use self::release::Releases;
 pub use self::seen::Exit;
 pub use self::seen::is_our_child;
 pub use self::start::ExecReport;
-
-/// How often a waiter checks the subscriptions of others, or what holds pids. Only the undoing of a failed call waits for the former.
-const SUBSCRIPTION_POLL: Duration = Duration::from_millis(20);
 
 /// The exit of one process, as a future. It resolves once; dropping it forgets the exit.
 #[derive(Debug)]
@@ -100,6 +97,8 @@ struct Table {
     recorded: BTreeSet<Pid>,
     /// How many keep these numbers.
     holds: usize,
+    /// A subscription or a hold has ended.
+    let_go: Rc<Notify>,
     subscriptions: BTreeSet<u64>,
     last_subscription: u64,
     /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
@@ -136,6 +135,7 @@ impl Drop for ExitSubscription {
         if table.subscriptions.is_empty() {
             table.early_exits.clear();
         }
+        table.let_go.notify_waiters();
     }
 }
 
@@ -145,7 +145,9 @@ pub struct HeldPids(Rc<RefCell<Table>>);
 
 impl Drop for HeldPids {
     fn drop(&mut self) {
-        self.0.borrow_mut().holds -= 1;
+        let mut table = self.0.borrow_mut();
+        table.holds -= 1;
+        table.let_go.notify_waiters();
     }
 }
 
@@ -252,8 +254,14 @@ impl Reaper {
     /// for each other.
     pub async fn wait_for_subscriptions(&self) {
         let last = self.table.borrow().last_subscription;
-        while self.table.borrow().subscriptions.first().is_some_and(|oldest| *oldest <= last) {
-            tokio::time::sleep(SUBSCRIPTION_POLL).await;
+        self.let_go_of(|table| table.subscriptions.first().is_none_or(|oldest| *oldest > last)).await;
+    }
+
+    /// Waits until nothing keeps that from being so.
+    async fn let_go_of(&self, is_so: impl Fn(&Table) -> bool) {
+        let let_go = self.table.borrow().let_go.clone();
+        while !is_so(&self.table.borrow()) {
+            let_go.notified().await;
         }
     }
 

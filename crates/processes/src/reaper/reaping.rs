@@ -15,7 +15,7 @@ use tracing::{debug, error};
 use super::children::Next;
 use super::pace::{Pace, REST, Step};
 use super::seen::{Seen, peek};
-use super::{EarlyExit, Exit, Reaper, SUBSCRIPTION_POLL, children, release, traced};
+use super::{EarlyExit, Exit, Reaper, children, release, traced};
 
 /// How many processes that are nothing to podshim are reaped at a time.
 const STRANGERS_AT_A_TIME: usize = 1024;
@@ -204,9 +204,7 @@ impl Reaper {
         pace: &mut Pace,
     ) -> io::Result<()> {
         let mut released = pin!(async {
-            while self.table.borrow().holds > 0 {
-                tokio::time::sleep(SUBSCRIPTION_POLL).await;
-            }
+            self.let_go_of(|table| table.holds == 0).await;
             self.releases.release(pids).await
         });
         loop {

@@ -149,3 +149,6 @@ pub(super) fn now(pid: Pid) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,3 +53,6 @@ pub(super) fn start(command: &mut Command) -> io::Result<(Pid, ExecReport)> {
         ForkResult::Parent { child } => Ok((child, ExecReport(report.into()))),
     }
 }
+
+#[cfg(test)]
+mod tests;

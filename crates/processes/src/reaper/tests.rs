@@ -2,7 +2,6 @@
 //! the process): run them with nextest.
 
 use std::cell::Cell;
-use std::io::{Read, Write};
 
 use test_support::{run, until, within};
 
@@ -10,7 +9,7 @@ use super::seen::peek;
 use super::*;
 use crate::process::{SignalDelivery, SignalNumber};
 
-fn shell(script: &str) -> Command {
+pub(super) fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]);
     command
@@ -19,7 +18,7 @@ fn shell(script: &str) -> Command {
 /// Spawns a shell that leaves `script` behind, and returns the orphan's pid.
 ///
 /// The orphan waits until the shell is gone; otherwise the shell would reap it.
-async fn orphan(reaper: &Reaper, script: &str) -> Pid {
+pub(super) async fn orphan(reaper: &Reaper, script: &str) -> Pid {
     let directory = tempfile::tempdir().unwrap();
     let pid_file = directory.path().join("pid");
     let script =
@@ -196,101 +195,6 @@ fn a_held_number_is_not_freed_and_its_exit_is_known() {
         assert!(Process::open(pid).is_ok());
         drop(held);
         until(|| Process::open(pid).is_err()).await;
-    });
-}
-
-/// The head serves its pod while a child does not get to its program.
-#[test]
-fn a_command_that_waits_before_its_exec_does_not_keep_this_thread() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (mut gate, opener) = std::io::pipe().unwrap();
-        let mut command = shell("exit 4");
-        // SAFETY: one system call. The closure has the only copy of the reading end that is read.
-        unsafe { command.pre_exec(move || gate.read_exact(&mut [0])) };
-        let mut child = reaper.spawn(&mut command).unwrap();
-        assert!(tokio::time::timeout(Duration::from_millis(50), &mut child.exit).await.is_err());
-        (&opener).write_all(b"1").unwrap();
-        assert_eq!(within(child.exit).await.code, 4);
-        assert!(child.report.failure().is_none());
-    });
-}
-
-#[test]
-fn a_missing_binary_is_an_error_and_leaves_no_zombie() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let child = reaper.spawn(&mut Command::new("/nonexistent")).unwrap();
-        assert_eq!(within(child.exit).await.code, 1);
-        assert_eq!(child.report.failure().unwrap().kind(), io::ErrorKind::NotFound);
-        until(|| reaper.table.borrow().recorded.is_empty()).await;
-        assert!(reaper.table.borrow().watched.is_empty());
-        assert!(matches!(peek(libc::P_ALL, 0), Ok(None)));
-    });
-}
-
-#[test]
-fn children_do_not_inherit_ignored_or_blocked_signals() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        for signal in [libc::SIGPIPE, 40] {
-            // SAFETY: ignoring a signal installs no handler.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
-        }
-        let mut blocked = SigSet::empty();
-        blocked.add(Signal::SIGUSR1);
-        blocked.thread_block().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let status = directory.path().join("status");
-        let mut command = Command::new("cat");
-        command.arg("/proc/self/status").stdout(std::fs::File::create(&status).unwrap());
-        within(reaper.spawn(&mut command).unwrap().exit).await;
-        let status = std::fs::read_to_string(status).unwrap();
-        for field in ["SigBlk", "SigIgn"] {
-            let line = status.lines().find_map(|line| line.strip_prefix(&format!("{field}:\t"))).unwrap();
-            // 32 and 33 belong to libc; the test's parent may have left them in any state.
-            let reserved = 0b11 << 31;
-            assert_eq!(u64::from_str_radix(line, 16).unwrap() & !reserved, 0, "{field}");
-        }
-    });
-}
-
-#[test]
-fn children_get_huge_pages_although_the_shim_has_none() {
-    run(async {
-        let enabled = |status: &str| {
-            status.lines().find_map(|line| line.strip_prefix("THP_enabled:")).unwrap().trim().to_owned()
-        };
-        crate::process::disable_huge_pages().unwrap();
-        let reaper = Reaper::start().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("status");
-        let mut command = Command::new("cat");
-        command.arg("/proc/self/status").stdout(std::fs::File::create(&path).unwrap());
-        within(reaper.spawn(&mut command).unwrap().exit).await;
-        assert_eq!(enabled(&std::fs::read_to_string(path).unwrap()), "1");
-        assert_eq!(enabled(&std::fs::read_to_string("/proc/self/status").unwrap()), "0");
-    });
-}
-
-#[test]
-fn children_keep_the_limit_of_open_files_that_the_shim_raises() {
-    run(async {
-        let limit = || {
-            let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-            let line =
-                limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap().to_owned();
-            line.split_whitespace().map(str::to_owned).take(2).collect::<Vec<_>>()
-        };
-        let hard = limit()[1].clone();
-        let lower = libc::rlimit { rlim_cur: 300, rlim_max: hard.parse().unwrap() };
-        // SAFETY: the kernel reads one rlimit.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &lower) }, 0);
-        crate::process::use_all_open_files().unwrap();
-        assert_eq!(limit(), [hard.as_str(), &hard]);
-        let reaper = Reaper::start().unwrap();
-        let exit = within(reaper.spawn(&mut shell("test $(ulimit -Sn) = 300")).unwrap().exit).await;
-        assert_eq!(exit.code, 0);
     });
 }
 
@@ -493,128 +397,4 @@ fn a_storm_of_children_delays_no_exit_and_leaves_nothing() {
             assert!(longest < Duration::from_millis(150), "{longest:?}");
         });
     }
-}
-
-/// A process that looks at as many names below /proc as it may have files, and then does `end`.
-async fn reads_many_names(reaper: &Reaper, end: &str) -> Pid {
-    let script = r#"
-import os, resource, time
-soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-null = os.open("/dev/null", os.O_RDONLY)
-for number in range(min(hard - 20, 30000)): os.dup(null)
-numbers = os.listdir("/proc/self/fd")
-for directory in ("/proc/self", f"/proc/self/task/{os.getpid()}"):
-    for part in ("fd", "fdinfo"):
-        for number in numbers:
-            try: os.lstat(f"{directory}/{part}/{number}")
-            except OSError: pass
-"#;
-    orphan(reaper, &format!("exec python3 -c '{script}{end}'")).await
-}
-
-/// H3: the kernel keeps a name for each file below /proc/PID that a container has looked at, and drops them when the process is released.
-/// On 981875e7 the thread that answers containerd did that.
-#[test]
-fn h3_the_release_of_a_containers_process_does_not_take_this_threads_time() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let subscription = reaper.subscribe();
-        let pid = reads_many_names(&reaper, "os.kill(os.getpid(), 9)").await;
-        let (_, exit) = reaper.adopt(&subscription, pid).unwrap();
-        let mut other = reaper.spawn(&mut shell("exec sleep 1000")).unwrap();
-        assert_eq!(within(exit).await.code, 137);
-        // Another exit is seen while it is released.
-        other.process.signal(SignalNumber::KILL).unwrap();
-        let mut longest = Duration::ZERO;
-        let begun = tokio::time::Instant::now();
-        let mut seen = None;
-        while reaper.table.borrow().recorded.contains(&pid) {
-            let round = tokio::time::Instant::now();
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            longest = longest.max(round.elapsed());
-            if seen.is_none() && tokio::time::timeout(Duration::ZERO, &mut other.exit).await.is_ok() {
-                seen = Some(begun.elapsed());
-            }
-        }
-        let released = begun.elapsed();
-        println!("released in {released:?}: away for {longest:?}, another exit after {seen:?}");
-        assert!(released > Duration::from_millis(40), "{released:?} shows nothing");
-        assert!(longest < released / 2, "away for {longest:?} of {released:?}");
-        assert!(seen.is_some_and(|seen| seen < released / 2), "{seen:?} of {released:?}");
-    });
-}
-
-/// H3: of two exits behind one SIGCHLD the second is not seen only when the first process has been released.
-#[test]
-fn h3_the_second_exit_behind_one_signal_is_seen_at_once() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let subscription = reaper.subscribe();
-        let directory = tempfile::tempdir().unwrap();
-        let ready = directory.path().join("ready");
-        let end = format!("open(\"{}\", \"w\"); time.sleep(1000)", ready.display());
-        let pid = reads_many_names(&reaper, &end).await;
-        let (process, exit) = reaper.adopt(&subscription, pid).unwrap();
-        until(|| ready.exists()).await;
-        // Later than the first among the children of this process.
-        let later = orphan(&reaper, "exec sleep 1000").await;
-        let (other, mut seen) = reaper.adopt(&subscription, later).unwrap();
-        for process in [&process, &other] {
-            process.signal(SignalNumber::KILL).unwrap();
-            // Without the reaper.
-            while process.is_running() {
-                std::thread::yield_now();
-            }
-        }
-        within(exit).await;
-        within(&mut seen).await;
-        assert!(reaper.table.borrow().recorded.contains(&pid), "seen after the release of the first");
-    });
-}
-
-/// The thread that releases, if it is there: its descriptors.
-fn descriptors_of_release() -> Option<Vec<String>> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let mut tasks = tasks.map(|task| task.path());
-    let task = tasks
-        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "release\n"))?;
-    let links = std::fs::read_dir(task.join("fd")).ok()?.flatten();
-    Some(links.filter_map(|link| Some(std::fs::read_link(link.path()).ok()?.display().to_string())).collect())
-}
-
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
-}
-
-/// H1, H3: a killed shim's files are closed when no thread has the same table any more. That of a release works in the kernel for seconds.
-#[test]
-fn h3_the_thread_that_releases_keeps_no_connection_and_no_lock_of_the_shim() {
-    run(async {
-        let lock = tempfile::NamedTempFile::new().unwrap();
-        let reaper = Reaper::start().unwrap();
-        orphan(&reaper, "exit 0").await;
-        let lock = lock.path().display().to_string();
-        // The bell, and the standard three, which are the null device in the shim.
-        let has_few = |all: &Vec<String>| (1..=4).contains(&all.len()) && !all.contains(&lock);
-        until(|| descriptors_of_release().as_ref().is_some_and(has_few)).await;
-    });
-}
-
-/// The budget of threads: one more while processes of containers end and for a moment after that, however many end.
-#[test]
-fn the_thread_that_releases_is_one_and_ends() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        for _ in 0..3 {
-            let before = threads();
-            let mut most = 0;
-            for _ in 0..5 {
-                orphan(&reaper, "exit 0").await;
-                most = most.max(threads());
-            }
-            assert!(most <= before + 1, "{most} threads, {before} before");
-            until(|| threads() == before).await;
-        }
-    });
 }
