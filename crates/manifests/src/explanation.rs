@@ -33,13 +33,7 @@ pub struct PodFacts {
 
 /// Explains a plan.
 pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
-    let (budget, budget_from) = match (plan.settings.grace, pod.kubelet_grace) {
-        // The kubelet kills first.
-        (Some(own), Some(kubelet)) if kubelet < own => (kubelet, BudgetSource::KubeletFirst),
-        (Some(own), _) => (own, BudgetSource::Annotation),
-        (None, Some(kubelet)) => (kubelet, BudgetSource::Manifest),
-        (None, None) => (KUBELET_GRACE, BudgetSource::Default),
-    };
+    let (budget, budget_from) = budget_of(plan, pod);
     let unnamed: Vec<&(String, List)> =
         pod.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
     let order = Order::of(plan, other_mains(plan, &unnamed), &pod.kubelet_hooks);
@@ -61,11 +55,7 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             gate_within_ms: bound.map(milliseconds),
             restart: restart_word(member, plan.settings.restart_policy),
             restart_codes: restart_codes(member),
-            fatal: member.fatal.map(|fatal| match fatal {
-                pod_spec::Fatal::Failure => FatalWord::Failure,
-                pod_spec::Fatal::Exit => FatalWord::Exit,
-                pod_spec::Fatal::Restart { .. } => FatalWord::Restart,
-            }),
+            fatal: member.fatal.map(fatal_word),
             pod_restarts: match member.fatal {
                 Some(pod_spec::Fatal::Restart { limit }) => Some(limit),
                 _ => None,
@@ -91,17 +81,40 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             Source::Annotations => SourceWord::Annotations,
             Source::Kruise => SourceWord::Kruise,
         },
-        completion: match plan.settings.restart_policy {
-            RestartPolicy::Always => Completion::Never,
-            RestartPolicy::OnFailure => Completion::MainsSucceeded,
-            RestartPolicy::Never => Completion::MainsExited,
-        },
+        completion: completion_of(plan.settings.restart_policy),
         stop: StopBounds {
             budget_ms: milliseconds(budget),
             budget_from,
             gone_within_ms: milliseconds(budget + MIN_KILL_DELAY),
         },
         resources: pod.resources.as_ref().map(|resources| cost(plan, resources)),
+    }
+}
+
+/// The time of the pod's stop, and who says it.
+fn budget_of(plan: &Plan, pod: &PodFacts) -> (Duration, BudgetSource) {
+    match (plan.settings.grace, pod.kubelet_grace) {
+        // The kubelet kills first.
+        (Some(own), Some(kubelet)) if kubelet < own => (kubelet, BudgetSource::KubeletFirst),
+        (Some(own), _) => (own, BudgetSource::Annotation),
+        (None, Some(kubelet)) => (kubelet, BudgetSource::Manifest),
+        (None, None) => (KUBELET_GRACE, BudgetSource::Default),
+    }
+}
+
+fn fatal_word(fatal: pod_spec::Fatal) -> FatalWord {
+    match fatal {
+        pod_spec::Fatal::Failure => FatalWord::Failure,
+        pod_spec::Fatal::Exit => FatalWord::Exit,
+        pod_spec::Fatal::Restart { .. } => FatalWord::Restart,
+    }
+}
+
+fn completion_of(policy: RestartPolicy) -> Completion {
+    match policy {
+        RestartPolicy::Always => Completion::Never,
+        RestartPolicy::OnFailure => Completion::MainsSucceeded,
+        RestartPolicy::Never => Completion::MainsExited,
     }
 }
 

@@ -118,20 +118,7 @@ impl ChildSetup {
         if let (Some(score), CgroupEntry::Groups(_)) = (request.oom_score_adj, entry) {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
         }
-        let has_label = !request.label.is_empty();
-        if has_label {
-            steps.push(write(&attribute("selinux", "exec"), &request.label)?);
-        }
-        if keyring == SessionKeyring::New {
-            if has_label {
-                // Until the exec.
-                steps.push(write(&attribute("selinux", "keycreate"), &request.label)?);
-            }
-            steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
-        }
-        if !request.profile.is_empty() {
-            steps.push(write(&attribute("apparmor", "exec"), &format!("exec {}", request.profile))?);
-        }
+        steps.extend(label_steps(request, id, keyring)?);
         let mut limits: Vec<_> = match entry {
             CgroupEntry::Groups(_) => {
                 request.first_rlimits().map(|(number, soft, hard)| Step::Rlimit(number, soft, hard)).collect()
@@ -146,25 +133,12 @@ impl ChildSetup {
             steps.extend([Step::RootOfNamespace, Step::Inside(std::mem::take(&mut namespaces))]);
             steps.extend(inside.into_iter().map(|(_, step)| step));
         }
-        // No device can be made in a user namespace. The node's own is safe there: no user of the namespace owns it.
-        let streams = if joins_user || request.id_maps.is_some() {
-            StandardStreams::OfNode
-        } else {
-            StandardStreams::Own
-        };
         // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
-        let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
-        let empty_root = Step::EmptyRoot(root, root_options(&request.mount_label)?, streams);
-        steps.extend([Step::PrivateMounts, empty_root, Step::OwnSession]);
+        let root = if joins_user { Path::new("/proc") } else { root };
+        let is_users = joins_user || request.id_maps.is_some();
+        steps.extend([Step::PrivateMounts, empty_root(request, root, is_users)?, Step::OwnSession]);
         steps.append(&mut limits);
-        // The shim has raised its own.
-        let before = || open_files_before().map(|before| (before.rlim_cur, before.rlim_max));
-        if let Some((soft, hard)) = request.open_files().or_else(before) {
-            steps.push(Step::Rlimit(OPEN_FILES, soft, hard));
-        }
-        steps.push(Step::CloseFiles(program.as_raw_fd()));
-        steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
-        steps.push(Step::Execute(program.as_raw_fd()));
+        steps.extend(last_steps(request, &program));
         files.push(program);
         Ok(Self { steps, namespaces, _files: files })
     }
@@ -203,6 +177,45 @@ impl ChildSetup {
             None => Ok(Pid::from_raw(pid.load(Ordering::Acquire))),
         }
     }
+}
+
+/// What the kernel's security modules have to know before the exec, and the session's keyring, whose label is one of them.
+fn label_steps(request: &SandboxRequest, id: &str, keyring: SessionKeyring) -> Result<Vec<Step>, MakeError> {
+    let (mut steps, has_label) = (Vec::new(), !request.label.is_empty());
+    if has_label {
+        steps.push(write(&attribute("selinux", "exec"), &request.label)?);
+    }
+    if keyring == SessionKeyring::New {
+        if has_label {
+            // Until the exec.
+            steps.push(write(&attribute("selinux", "keycreate"), &request.label)?);
+        }
+        steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
+    }
+    if !request.profile.is_empty() {
+        steps.push(write(&attribute("apparmor", "exec"), &format!("exec {}", request.profile))?);
+    }
+    Ok(steps)
+}
+
+fn empty_root(request: &SandboxRequest, root: &Path, is_users: bool) -> Result<Step, MakeError> {
+    // No device can be made in a user namespace. The node's own is safe there: no user of the namespace owns it.
+    let streams = if is_users { StandardStreams::OfNode } else { StandardStreams::Own };
+    Ok(Step::EmptyRoot(text(root.as_os_str())?, root_options(&request.mount_label)?, streams))
+}
+
+/// It gives up all that its program does not need, and becomes that.
+fn last_steps(request: &SandboxRequest, program: &File) -> Vec<Step> {
+    let mut steps = Vec::new();
+    // The shim has raised its own.
+    let before = || open_files_before().map(|before| (before.rlim_cur, before.rlim_max));
+    if let Some((soft, hard)) = request.open_files().or_else(before) {
+        steps.push(Step::Rlimit(OPEN_FILES, soft, hard));
+    }
+    steps.push(Step::CloseFiles(program.as_raw_fd()));
+    steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
+    steps.push(Step::Execute(program.as_raw_fd()));
+    steps
 }
 
 fn entry_steps(entry: &CgroupEntry<'_>, request: &SandboxRequest) -> Vec<Step> {

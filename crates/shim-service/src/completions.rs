@@ -10,6 +10,7 @@ use oci_runtime::runtime::DeleteMode;
 use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
 use processes::SignalNumber;
 use processes::reaper::{self, ExitWatch};
+use streams::head::Streams;
 use tracing::warn;
 
 use crate::clock::{wall_now, wall_time};
@@ -32,18 +33,10 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
     let mut new_process = None;
     match result {
         OperationResult::Nothing => {}
-        OperationResult::Streams(streams) => {
-            state.close_unused_fifos(&container);
-            if let Some(resources) = state.container_mut(&container) {
-                resources.streams_opened(*streams);
-            }
-        }
+        OperationResult::Streams(streams) => keep_streams(state, &container, *streams),
         OperationResult::Created(created) => {
             let (streams, new) = *created;
-            state.close_unused_fifos(&container);
-            if let Some(resources) = state.container_mut(&container) {
-                resources.streams_opened(streams);
-            }
+            keep_streams(state, &container, streams);
             new_process = Some(keep_process(state, &container, new));
         }
         OperationResult::Recreated(new) if is_outdated(state, &container, &new) => {
@@ -86,6 +79,13 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         }
     }
     Some((Event::Done { op, outcome, at: wall_now() }, new_process))
+}
+
+fn keep_streams(state: &mut State, id: &ContainerId, streams: Streams) {
+    state.close_unused_fifos(id);
+    if let Some(resources) = state.container_mut(id) {
+        resources.streams_opened(streams);
+    }
 }
 
 /// T10: the pod's answer to an operation that it has given up.

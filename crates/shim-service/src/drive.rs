@@ -4,7 +4,7 @@
 //! it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
-use pod_lifecycle::{Action, ContainerId, Event, LineTarget, Reply, Request, Target};
+use pod_lifecycle::{Action, ContainerId, Event, ExecId, LineTarget, Reply, Request, Target};
 use threads::{busy, stack};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::completions;
 use crate::control::counters::PodCounters;
 use crate::control::{fault, log};
 use crate::creation::{self, SpecSource};
-use crate::details::CreateDetails;
+use crate::details::{CreateDetails, ExecDetails};
 use crate::inspect;
 use crate::node::NodeFile;
 use crate::publisher::Publisher;
@@ -111,17 +111,7 @@ fn on_command(state: &mut State, command: Command) {
             create(state, &container, *details, (SpecSource::Bundle, &NodeFile::at(&path)), answer);
         }
         Command::Exec { container, exec, details, answer } => {
-            let resources = state.container_mut(&container);
-            let is_new = resources.is_some_and(|resources| resources.add_exec(&exec, *details));
-            submit(state, Request::Exec { container: container.clone(), exec: exec.clone() }, answer);
-            let target = Target { container, exec: Some(exec.clone()) };
-            // The pod has refused it.
-            if is_new
-                && state.pod().view(&target).is_err()
-                && let Some(resources) = state.container_mut(&target.container)
-            {
-                resources.remove_exec(&exec);
-            }
+            add_exec(state, container, exec, *details, answer);
         }
         Command::Checkpoint { container, mut details, answer } => {
             let resources = state.container(&container);
@@ -182,6 +172,26 @@ fn create(
             creation::drop_if_refused(state, container);
         }
         Err(error) => drop(answer.send(Err(error))),
+    }
+}
+
+fn add_exec(
+    state: &mut State,
+    container: ContainerId,
+    exec: ExecId,
+    details: ExecDetails,
+    answer: Answer<Reply>,
+) {
+    let resources = state.container_mut(&container);
+    let is_new = resources.is_some_and(|resources| resources.add_exec(&exec, details));
+    submit(state, Request::Exec { container: container.clone(), exec: exec.clone() }, answer);
+    let target = Target { container, exec: Some(exec.clone()) };
+    // The pod has refused it.
+    if is_new
+        && state.pod().view(&target).is_err()
+        && let Some(resources) = state.container_mut(&target.container)
+    {
+        resources.remove_exec(&exec);
     }
 }
 

@@ -24,6 +24,7 @@ use ttrpc::asynchronous::Server;
 use crate::command::OwnerHandle;
 use crate::context::{PodContext, console_directory};
 use crate::control::ControlService;
+use crate::control::counters::PodCounters;
 use crate::drive;
 use crate::identity::Identity;
 use crate::peers;
@@ -129,7 +130,23 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, mut counters, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    let (publisher, counters, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    leave(server, socket.as_deref(), publisher, counters, &state_directory).await;
+    drop(lock);
+    // The answer has woken a thread of containerd, most often on this processor. The shim's own end takes half a millisecond:
+    // let containerd run first, which removes the container meanwhile.
+    let _ = nix::sched::sched_yield();
+    Ok(past)
+}
+
+/// The pod is gone: no more is served, and what containerd is still to hear is sent.
+async fn leave(
+    mut server: Server,
+    socket: Option<&Path>,
+    publisher: Publisher,
+    mut counters: PodCounters,
+    state_directory: &Path,
+) {
     // First: no `start` may get the address of a shim that is about to end, and `delete` sees by it that the shim ends.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
@@ -140,16 +157,11 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
     }
     counters.events_dropped(publisher.dropped() + undelivered);
-    if let Err(error) = counters.save(&state_directory) {
+    if let Err(error) = counters.save(state_directory) {
         tracing::warn!(%error, "cannot keep what was counted for podshim metrics");
     }
     // Sends the answer to Shutdown; a connection that stays open must not keep the shim.
     let _ = tokio::time::timeout(LAST_ANSWERS, server.shutdown()).await;
-    drop(lock);
-    // The answer has woken a thread of containerd, most often on this processor. The shim's own end takes half a millisecond:
-    // let containerd run first, which removes the container meanwhile.
-    let _ = nix::sched::sched_yield();
-    Ok(past)
 }
 
 /// The Task service under both of its names; the messages are the same.

@@ -176,40 +176,8 @@ pub fn sidecar(
     let list = if container.list == List::Regular { "containers" } else { "initContainers" };
     let field = |path: &str| format!("{list}[{name}].{path}");
     let mut removed = vec![vec![POLICY]];
-    if let Some((key, probe)) = node.entry("startupProbe") {
-        let translated = probe::gate(node, probe);
-        for (part, what) in translated.remarks {
-            remarks.say(Severity::Warning, key, field(&format!("startupProbe.{part}")), what);
-        }
-        let Some(gate) = translated.gate else {
-            let what =
-                "nothing of it can be asked, so a kubelet would never start what follows: left as it is";
-            remarks.say(Severity::Error, key, field("startupProbe"), what);
-            return None;
-        };
-        member.gate = gate;
-        // R8: only podshim restarts the sidecar. The kubelet's startup probe would also count the time that the
-        // sidecar is held (U9).
-        removed.push(vec!["startupProbe"]);
-    }
-    if let Some((key, hook)) = node.at(&["lifecycle"]).and_then(|lifecycle| lifecycle.entry("preStop")) {
-        if let Some(command) = hook.at(&["exec", "command"]) {
-            member.pre_stop =
-                Some(command.items().iter().filter_map(Node::text).map(str::to_owned).collect());
-            let alone = node.get("lifecycle").is_some_and(|lifecycle| lifecycle.entries().len() == 1);
-            removed.push(if alone { vec!["lifecycle"] } else { vec!["lifecycle", "preStop"] });
-            remarks.say(
-                Severity::Warning,
-                key,
-                field("lifecycle.preStop"),
-                "runs just before its stop signal, when the mains are gone; a kubelet runs it when the stop \
-                 begins (podshim.io/on-terminate does that)",
-            );
-        } else {
-            let what = "stays with the kubelet, which runs it when the stop begins";
-            remarks.say(Severity::Warning, key, field("lifecycle.preStop"), what);
-        }
-    }
+    removed.extend(startup_probe(node, &field, member, remarks)?);
+    removed.extend(pre_stop(node, &field, member, remarks));
     stop_signal(container, member, field("lifecycle.stopSignal"), remarks);
     restart::carry_over(node, policy, member, &format!("{list}[{name}]"), remarks);
     if node.get(RULES).is_some() {
@@ -233,6 +201,49 @@ pub fn sidecar(
         remarks.say(Severity::Warning, key, field("lifecycle.postStart"), what);
     }
     Some(removed)
+}
+
+/// Its startupProbe is the gate. Returns the field, if it has one; `None`: nothing of it can be one.
+fn startup_probe(
+    node: &Node,
+    field: &impl Fn(&str) -> String,
+    member: &mut Member,
+    remarks: &mut Remarks<'_>,
+) -> Option<Option<Vec<&'static str>>> {
+    let Some((key, probe)) = node.entry("startupProbe") else { return Some(None) };
+    let translated = probe::gate(node, probe);
+    for (part, what) in translated.remarks {
+        remarks.say(Severity::Warning, key, field(&format!("startupProbe.{part}")), what);
+    }
+    let Some(gate) = translated.gate else {
+        let what = "nothing of it can be asked, so a kubelet would never start what follows: left as it is";
+        remarks.say(Severity::Error, key, field("startupProbe"), what);
+        return None;
+    };
+    member.gate = gate;
+    // R8: only podshim restarts the sidecar. The kubelet's startup probe would also count the time that the
+    // sidecar is held (U9).
+    Some(Some(vec!["startupProbe"]))
+}
+
+/// Its preStop hook, if it is a command. Returns the field then.
+fn pre_stop(
+    node: &Node,
+    field: &impl Fn(&str) -> String,
+    member: &mut Member,
+    remarks: &mut Remarks<'_>,
+) -> Option<Vec<&'static str>> {
+    let lifecycle = node.get("lifecycle")?;
+    let (key, hook) = lifecycle.entry("preStop")?;
+    let mut say = |what| remarks.say(Severity::Warning, key, field("lifecycle.preStop"), what);
+    let Some(command) = hook.at(&["exec", "command"]) else {
+        say("stays with the kubelet, which runs it when the stop begins");
+        return None;
+    };
+    member.pre_stop = Some(command.items().iter().filter_map(Node::text).map(str::to_owned).collect());
+    say("runs just before its stop signal, when the mains are gone; a kubelet runs it when the stop begins \
+         (podshim.io/on-terminate does that)");
+    Some(if lifecycle.entries().len() == 1 { vec!["lifecycle"] } else { vec!["lifecycle", "preStop"] })
 }
 
 /// K18: podshim's own stops send `lifecycle.stopSignal` too.
