@@ -161,3 +161,18 @@ pub fn loopback_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address: SocketAddr = text.parse().map_err(|_| "not an ADDRESS:PORT")?;
     if address.ip().is_loopback() { Ok(address) } else { Err("only a loopback address is allowed") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N19: one way to give a time, for every option that takes one.
+    #[test]
+    fn found_n19_a_bare_number_is_seconds() {
+        for (text, seconds) in [("90", 90), ("0", 0), ("90s", 90), ("5m", 300)] {
+            assert_eq!(duration_or_seconds(text).unwrap(), Duration::from_secs(seconds), "{text}");
+        }
+        assert!(duration_or_seconds("soon").is_err());
+        assert!(duration_or_seconds("-1").is_err());
+    }
+}

@@ -60,6 +60,32 @@ async fn i8_a_sidecar_that_cannot_be_started_ends_what_waits_for_it() -> Result<
     pod.remove().await
 }
 
+/// I8, FOUND K12: a kubelet starts one native sidecar after another, and tries one again whose start failed. Until what comes after
+/// it exists the pod has not failed.
+#[tokio::test]
+async fn i8_found_k12_the_sidecars_before_one_whose_start_fails_run_on() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i8-native")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .container(kubelets(Program::new("s1")))
+        .container(kubelets(Program::new("s2").missing()))
+        .container(kubelets(Program::new("app")))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+    for _ in 0..2 {
+        pod.create("s2").await?;
+        ensure!(pod.start("s2").await.is_err(), "s2 has been started");
+        tokio::time::sleep(seconds(2)).await;
+        let timeline = pod.timeline()?;
+        ensure!(timeline.count("s1", Term) == 0 && timeline.count("s1", Starting) == 1, "{timeline}");
+        ensure!(pod.status("s1").await?.state() == ContainerState::ContainerRunning);
+    }
+    pod.remove().await
+}
+
 /// R12: a kubelet sees a crash loop after five restarts in place.
 #[tokio::test]
 async fn r12_a_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
@@ -77,6 +103,25 @@ async fn r12_a_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
     let starts = pod.timeline()?.count("s1", Starting);
     ensure!(starts == 6, "{starts} starts\n{}", pod.timeline()?);
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning);
+    pod.remove().await
+}
+
+/// R12, FOUND C10: and that of an init, whose pod would wait for ever otherwise.
+#[tokio::test]
+async fn r12_found_c10_an_inits_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r12-init")
+        .annotate("plan", "i1=init, app=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(kubelets(Program::new("i1").runs_for(milliseconds(100)).exits(7)))
+        .container(kubelets(Program::new("app")))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1"]).await?;
+    let status = pod.wait_exited("i1", seconds(15) + AMPLE).await?;
+    ensure!(status.exit_code == 7, "{status:?}");
+    let starts = pod.timeline()?.count("i1", Starting);
+    ensure!(starts == 6, "{starts} starts\n{}", pod.timeline()?);
     pod.remove().await
 }
 
@@ -207,6 +252,26 @@ async fn j10_a_fatal_end_under_on_failure_shows_no_success() -> Result<()> {
     let codes = exit_codes(&pod, ["s2", "app", "s1"]).await?;
     ensure!(codes == [5, 143, 143], "{codes:?}\n{}", pod.timeline()?);
     pod.timeline()?.in_order(&[("s2", Exiting), ("app", Term), ("s1", Term)])?;
+    pod.remove().await
+}
+
+/// J11, FOUND C9: a kubelet runs a main of a job again after a code that its rules name (KEP-5307), also when the pod was complete.
+#[tokio::test]
+async fn j11_found_c9_a_recreated_main_of_a_job_runs() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j11-rules")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .container(kubelets(Program::new("s1")))
+        .container(kubelets(Program::new("app").runs_for(seconds(1)).exits(42)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    let codes = exit_codes(&pod, ["app", "s1"]).await?;
+    ensure!(codes == [42, 0], "{codes:?}");
+    pod.start_all(&["app"]).await?;
+    ensure!(pod.wait_exited("app", SOON).await?.exit_code == 42);
+    ensure!(pod.timeline()?.count("app", Exiting) == 2, "it has not run again:\n{}", pod.timeline()?);
     pod.remove().await
 }
 

@@ -355,7 +355,8 @@ impl Invariants {
         let migrates = self.member(name).is_some_and(|member| member.migrate.is_some());
         let has_migrated = self.newest(name).is_some_and(|(_, partner)| partner.migrated == Some(true));
         let has_failed = container.migrated == Some(false) || container.hook == Some(Hook::Migrate);
-        is_open(name) && (!migrates || has_migrated || has_failed || !is_open(&container.name))
+        container.is_replaced
+            || is_open(name) && (!migrates || has_migrated || has_failed || !is_open(&container.name))
     }
 
     /// U6: what an init that was held for too long, or a sidecar under Never, means for its pod is not read.

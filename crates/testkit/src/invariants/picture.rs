@@ -85,6 +85,8 @@ pub(super) struct Container {
     pub(super) is_ordered_above: bool,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
+    /// V4, V5, T12: its end in a switch had begun when the pod's stop was taken back, and goes on.
+    pub(super) is_replaced: bool,
     /// The end of this incarnation had begun when it exited, or has: a hook of its stop ran in it, or it got a stop signal (I4).
     pub(super) interrupted: bool,
     /// podshim ended this incarnation in a stop that was over before it had ended: it was no stop of the pod (T12).
@@ -162,6 +164,7 @@ impl Container {
             kubelet: spec.kubelet,
             kubelet_type: spec.kubelet_type,
             gate_failed: false,
+            is_replaced: false,
             interrupted: false,
             taken_back: false,
             hook: None,
@@ -188,7 +191,7 @@ impl Container {
         self.is_given_up = false;
         self.migrated = None;
         self.killed = false;
-        self.gate_failed = false;
+        (self.gate_failed, self.is_replaced) = (false, false);
         self.interrupted = false;
         self.taken_back = false;
         self.last_exit = None;
@@ -334,6 +337,14 @@ impl MemberPicture {
 
     pub(super) fn counted_from_zero(&mut self) {
         (self.successes, self.failures) = (0, 0);
+    }
+
+    /// It may be asked from the start, or go on being asked: its gate may be open from here on.
+    pub(super) fn may_count_from_zero(&mut self) {
+        if self.successes + self.failures > 0 && !self.open {
+            (self.maybe_executed, self.maybe_open) = (true, true);
+            self.counted_from_zero();
+        }
     }
 
     /// Its gate lets other containers start.

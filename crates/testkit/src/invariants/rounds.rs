@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pod_lifecycle::{ContainerId, Hook, KubeletType};
 use pod_spec::{RestartPolicy, Role};
 
-use super::picture::{Container, Process};
+use super::picture::{Container, MemberPicture, Process};
 use super::stop::{Cause, End};
 use super::{Invariants, Verdict};
 
@@ -37,6 +37,8 @@ impl Invariants {
         for other in waiting {
             self.members.entry(other).or_default().waits_again();
         }
+        // T14: if that begins another round, what is not ready is asked from the start. Whether it does is not read.
+        self.members.values_mut().for_each(MemberPicture::may_count_from_zero);
         self.members.entry(name).or_default().completed = false;
         self.leaves_the_reading();
         Ok(())
@@ -105,6 +107,9 @@ impl Invariants {
         let replaced: BTreeSet<_> =
             self.containers.iter().filter(|(_, it)| is_replaced(it)).map(|(id, _)| id.clone()).collect();
         for (id, container) in &mut self.containers {
+            let switch_fails = container.migrated == Some(false) || container.hook == Some(Hook::Migrate);
+            let has_begun = container.ends_since.is_some() || switch_fails;
+            container.is_replaced |= replaced.contains(id) && has_begun;
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             // T3, T12: what a caller stopped in this round or before keeps its signal for its turn.
             let own = container.stop_signals > 0 || container.asked_ever;
@@ -135,12 +140,12 @@ impl Invariants {
         }
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
-            // I8: what podshim gave up and its caller recreated runs behind an open gate, with nothing to ask it.
+            // I8: what podshim gave up and its caller recreated may run behind an open gate, with nothing to ask it.
             let was_given_up = std::mem::take(&mut picture.is_given_up);
             (picture.asked, picture.is_alone) = (None, false);
             picture.counted_from_zero();
             if living.contains(name) {
-                picture.open |= was_given_up;
+                picture.maybe_open |= was_given_up;
                 picture.lives_on()
             } else {
                 picture.waits_again()
