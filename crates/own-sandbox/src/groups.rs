@@ -35,6 +35,18 @@ const CONTROLLERS: [&str; 15] = [
 #[derive(Debug)]
 pub struct Groups(Vec<Group>);
 
+/// The ways into the groups of a sandbox.
+///
+/// A move keeps all of the machine's processes from forking and ending, for 5 to 25 ms (Linux 5.5 and later), but for that of a thread
+/// that moves itself in cgroup v1.
+#[derive(Debug)]
+pub struct Entrances {
+    /// Into which a process of one thread writes `0`; in cgroup v1 those of threads.
+    pub files: Vec<File>,
+    /// The group of cgroup v2, in which a process can be born.
+    pub(super) birthplace: Option<File>,
+}
+
 /// A group's processes, and in v1 its threads.
 const PROCESSES: &str = "cgroup.procs";
 const THREADS_OF_V1: &str = "tasks";
@@ -129,29 +141,40 @@ impl Groups {
         self.0.first().map_or(CgroupVersion::V1, |group| group.mount.version)
     }
 
-    /// Puts a process into the groups.
+    /// Puts a process into the groups, unless systemd has: in cgroup v2 a move waits for all of the machine's processes that fork or
+    /// end, and one to where the process is already does too.
     ///
     /// # Errors
     /// The first that does not take it.
     pub fn put(&self, pid: Pid) -> io::Result<()> {
+        if self.version() == CgroupVersion::V2 && self.has(pid) {
+            return Ok(());
+        }
         for file in self.open_each(PROCESSES)? {
             write(file, pid.to_string().as_bytes())?;
         }
         Ok(())
     }
 
-    /// The files into which a process of one thread writes `0` to enter the groups.
-    ///
-    /// In cgroup v1 those of threads: a thread that moves itself need not keep all of the machine's processes from forking
-    /// and ending, as the kernel does while it moves a process (Linux 5.5 and later), for 5 to 25 ms.
+    fn has(&self, pid: Pid) -> bool {
+        let is_listed = |group: &Group| {
+            let text = fs::read_to_string(group.directory.join(PROCESSES)).unwrap_or_default();
+            text.lines().any(|line| line.parse() == Ok(pid.as_raw()))
+        };
+        self.0.iter().all(is_listed)
+    }
+
+    /// The ways into the groups.
     ///
     /// # Errors
     /// The first that cannot be opened.
-    pub fn entrances(&self) -> io::Result<Vec<File>> {
-        self.open_each(match self.version() {
-            CgroupVersion::V1 => THREADS_OF_V1,
-            CgroupVersion::V2 => PROCESSES,
-        })
+    pub fn entrances(&self) -> io::Result<Entrances> {
+        let (file, birthplace) = match (self.version(), &self.0[..]) {
+            (CgroupVersion::V2, [group]) => (PROCESSES, Some(File::open(&group.directory)?)),
+            (CgroupVersion::V2, _) => (PROCESSES, None),
+            (CgroupVersion::V1, _) => (THREADS_OF_V1, None),
+        };
+        Ok(Entrances { files: self.open_each(file)?, birthplace })
     }
 
     fn open_each(&self, file: &str) -> io::Result<Vec<File>> {

@@ -6,6 +6,7 @@
 //! any container: a pid, namespaces, a cgroup, an exit.
 
 mod barrier;
+mod birth;
 mod cgroups_path;
 mod field;
 mod groups;
@@ -28,7 +29,7 @@ pub use self::keyring::SessionKeyring;
 pub use barrier::{Barrier, barrier};
 pub use cgroups_path::{CgroupsPath, Scope, scope_at, slice_path};
 pub use field::NotUnderstood;
-pub use groups::Groups;
+pub use groups::{Entrances, Groups};
 pub use limits::{CpuTime, Limits, understood};
 pub use maker::{CgroupEntry, ChildSetup, MakeError};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};

@@ -9,7 +9,7 @@ use std::ffi::{CString, OsStr, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
@@ -20,6 +20,8 @@ use processes::open_files_before;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
+use super::birth;
+use super::groups::Entrances;
 use super::namespace;
 use super::our_memory::{self, Closed};
 use super::program;
@@ -48,8 +50,8 @@ impl MakeError {
 
 /// How the child comes to its control groups.
 pub enum CgroupEntry<'a> {
-    /// Through these files, by itself.
-    Groups(&'a [File]),
+    /// Through these files, by itself; or by its birth there, where the kernel can do that.
+    Groups(&'a Entrances),
     /// The shim puts it there, and does what else only the node's root may do, while it waits.
     Barrier(&'a ChildEnd),
 }
@@ -58,6 +60,8 @@ pub enum CgroupEntry<'a> {
 pub struct ChildSetup {
     steps: Vec<Step>,
     namespaces: c_int,
+    /// A group of cgroup v2, and how many steps a birth there saves.
+    birthplace: Option<(RawFd, usize)>,
     // Open until the child has executed its program.
     _files: Vec<File>,
 }
@@ -92,6 +96,12 @@ impl ChildSetup {
         let program = program::open(&request.mount_label)
             .map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
         let mut steps = entry_steps(entry, request);
+        let birthplace = match entry {
+            CgroupEntry::Groups(Entrances { birthplace: Some(group), .. }) => {
+                Some((group.as_raw_fd(), steps.len()))
+            }
+            _ => None,
+        };
         let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
         let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
         // An existing user namespace owns what is made inside of it.
@@ -140,7 +150,7 @@ impl ChildSetup {
         steps.append(&mut limits);
         steps.extend(last_steps(request, &program));
         files.push(program);
-        Ok(Self { steps, namespaces, _files: files })
+        Ok(Self { steps, namespaces, birthplace, _files: files })
     }
 
     /// Makes the process, which runs its program when this returns. Its number is in `pid` before its first step.
@@ -159,7 +169,7 @@ impl ChildSetup {
             pid: pid.as_ptr(),
             inner_stack: inner_stack.as_mut_ptr_range().end.cast(),
         });
-        clone(&mut child, self.namespaces)
+        make(&mut child, self.namespaces, self.birthplace)
             .map_err(|error| MakeError::new("make the sandbox's process", error))?;
         let words = |step: usize| child.steps.get(step).map(Step::words).unwrap_or_default();
         match child.failed {
@@ -221,7 +231,7 @@ fn last_steps(request: &SandboxRequest, program: &File) -> Vec<Step> {
 fn entry_steps(entry: &CgroupEntry<'_>, request: &SandboxRequest) -> Vec<Step> {
     match entry {
         CgroupEntry::Groups(entrances) => {
-            entrances.iter().map(|file| Step::EnterGroup(file.as_raw_fd())).collect()
+            entrances.files.iter().map(|file| Step::EnterGroup(file.as_raw_fd())).collect()
         }
         CgroupEntry::Barrier(end) => {
             let mut steps = vec![end.step()];
@@ -305,17 +315,28 @@ fn stack() -> Box<[MaybeUninit<u128>]> {
 }
 
 /// Makes a child that does `child`'s steps, and returns when it has executed its program or has ended.
-fn clone(child: &mut SandboxChild, namespaces: c_int) -> io::Result<()> {
+fn make(child: &mut SandboxChild, namespaces: c_int, birthplace: Option<(RawFd, usize)>) -> io::Result<()> {
     let mut stack = stack();
-    let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
-    let flags = IN_OUR_MEMORY | libc::SIGCHLD | namespaces;
-    let number = child.pid;
+    let flags = IN_OUR_MEMORY | namespaces;
     // The program wants all signals blocked, as they are meanwhile, and waits for them.
     let closed = if namespaces & libc::CLONE_NEWUSER == 0 { Closed::by_child() } else { Closed::now() };
     let result = our_memory::with_child(closed, || {
+        if let Some((group, saved)) = birthplace {
+            child.begun = saved;
+            // SAFETY: as below.
+            let born = unsafe {
+                birth::clone_into(group, &mut stack, flags, child.pid, run, (&raw mut *child).cast())
+            };
+            if born >= 0 {
+                return born;
+            }
+            // An older kernel, or a seccomp filter that does not know the call. Any other reason is found again by the steps.
+            child.begun = 0;
+        }
+        let (top, number): (*mut c_void, _) = (stack.as_mut_ptr_range().end.cast(), child.pid);
         // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit,
         // when clone returns: until then this thread, the only one that could touch `child`, waits.
-        unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number) }
+        unsafe { libc::clone(run, top, flags | libc::SIGCHLD, (&raw mut *child).cast(), number) }
     });
     drop(stack);
     result

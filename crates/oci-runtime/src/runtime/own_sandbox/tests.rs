@@ -199,7 +199,7 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
-        assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
+        assert_eq!(in_it, groups.entrances().unwrap().files.len(), "{membership}");
         let limits = limit_in(&path, "pids.max");
         assert_eq!(limits.as_deref(), Some("7"));
         container.update(br#"{"pids": {"limit": 9}}"#).await.unwrap();

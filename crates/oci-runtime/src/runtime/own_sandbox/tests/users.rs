@@ -205,7 +205,7 @@ fn in_a_user_namespace_it_is_an_unprivileged_user_on_the_node() {
         let path = own(&container).cgroups_path().path().to_owned();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
-        assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
+        assert_eq!(in_it, groups.entrances().unwrap().files.len(), "{membership}");
         assert_eq!(limit_in(&path, "pids.max").as_deref(), Some("7"));
         container.start().await.unwrap();
         end(&container, launched.exit).await;
