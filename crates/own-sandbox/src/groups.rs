@@ -43,8 +43,8 @@ pub struct Groups(Vec<Group>);
 pub struct Entrances {
     /// Into which a process of one thread writes `0`; in cgroup v1 those of threads.
     pub files: Vec<File>,
-    /// The group of cgroup v2, in which a process can be born.
-    pub(super) birthplace: Option<File>,
+    /// The group of cgroup v2, in which the kernel can make a process.
+    pub(super) unified: Option<File>,
 }
 
 /// A group's processes, and in v1 its threads.
@@ -169,12 +169,12 @@ impl Groups {
     /// # Errors
     /// The first that cannot be opened.
     pub fn entrances(&self) -> io::Result<Entrances> {
-        let (file, birthplace) = match (self.version(), &self.0[..]) {
+        let (file, unified) = match (self.version(), &self.0[..]) {
             (CgroupVersion::V2, [group]) => (PROCESSES, Some(File::open(&group.directory)?)),
             (CgroupVersion::V2, _) => (PROCESSES, None),
             (CgroupVersion::V1, _) => (THREADS_OF_V1, None),
         };
-        Ok(Entrances { files: self.open_each(file)?, birthplace })
+        Ok(Entrances { files: self.open_each(file)?, unified })
     }
 
     fn open_each(&self, file: &str) -> io::Result<Vec<File>> {

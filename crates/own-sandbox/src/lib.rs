@@ -6,8 +6,8 @@
 //! any container: a pid, namespaces, a cgroup, an exit.
 
 mod barrier;
-mod birth;
 mod cgroups_path;
+mod clone_into_cgroup;
 mod field;
 mod groups;
 mod id_map;

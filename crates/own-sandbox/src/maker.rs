@@ -20,7 +20,7 @@ use processes::open_files_before;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
-use super::birth;
+use super::clone_into_cgroup::clone_into;
 use super::groups::Entrances;
 use super::namespace;
 use super::our_memory::{self, Closed};
@@ -50,7 +50,7 @@ impl MakeError {
 
 /// How the child comes to its control groups.
 pub enum CgroupEntry<'a> {
-    /// Through these files, by itself; or by its birth there, where the kernel can do that.
+    /// The kernel makes it there, or it goes there by itself.
     Groups(&'a Entrances),
     /// The shim puts it there, and does what else only the node's root may do, while it waits.
     Barrier(&'a ChildEnd),
@@ -60,8 +60,8 @@ pub enum CgroupEntry<'a> {
 pub struct ChildSetup {
     steps: Vec<Step>,
     namespaces: c_int,
-    /// A group of cgroup v2, and how many steps a birth there saves.
-    birthplace: Option<(RawFd, usize)>,
+    /// A group of cgroup v2 in which the kernel can make it, and how many steps that saves.
+    first_group: Option<(RawFd, usize)>,
     // Open until the child has executed its program.
     _files: Vec<File>,
 }
@@ -96,12 +96,7 @@ impl ChildSetup {
         let program = program::open(&request.mount_label)
             .map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
         let mut steps = entry_steps(entry, request);
-        let birthplace = match entry {
-            CgroupEntry::Groups(Entrances { birthplace: Some(group), .. }) => {
-                Some((group.as_raw_fd(), steps.len()))
-            }
-            _ => None,
-        };
+        let first_group = first_group(entry, steps.len());
         let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
         let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
         // An existing user namespace owns what is made inside of it.
@@ -129,12 +124,7 @@ impl ChildSetup {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
         }
         steps.extend(label_steps(request, id, keyring)?);
-        let mut limits: Vec<_> = match entry {
-            CgroupEntry::Groups(_) => {
-                request.first_rlimits().map(|(number, soft, hard)| Step::Rlimit(number, soft, hard)).collect()
-            }
-            CgroupEntry::Barrier(_) => Vec::new(),
-        };
+        let mut limits = first_limits(request, entry);
         let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
         if joins_user {
             // What only the node's root may do has been done: raise a limit, too.
@@ -150,7 +140,7 @@ impl ChildSetup {
         steps.append(&mut limits);
         steps.extend(last_steps(request, &program));
         files.push(program);
-        Ok(Self { steps, namespaces, birthplace, _files: files })
+        Ok(Self { steps, namespaces, first_group, _files: files })
     }
 
     /// Makes the process, which runs its program when this returns. Its number is in `pid` before its first step.
@@ -169,7 +159,7 @@ impl ChildSetup {
             pid: pid.as_ptr(),
             inner_stack: inner_stack.as_mut_ptr_range().end.cast(),
         });
-        make(&mut child, self.namespaces, self.birthplace)
+        make(&mut child, self.namespaces, self.first_group)
             .map_err(|error| MakeError::new("make the sandbox's process", error))?;
         let words = |step: usize| child.steps.get(step).map(Step::words).unwrap_or_default();
         match child.failed {
@@ -186,6 +176,23 @@ impl ChildSetup {
             }
             None => Ok(Pid::from_raw(pid.load(Ordering::Acquire))),
         }
+    }
+}
+
+/// The group in which the kernel can make the child, and how many steps that saves.
+fn first_group(entry: &CgroupEntry<'_>, entry_steps: usize) -> Option<(RawFd, usize)> {
+    match entry {
+        CgroupEntry::Groups(entrances) => Some((entrances.unified.as_ref()?.as_raw_fd(), entry_steps)),
+        CgroupEntry::Barrier(_) => None,
+    }
+}
+
+/// What the child sets by itself. The shim does it for one that waits at a barrier.
+fn first_limits(request: &SandboxRequest, entry: &CgroupEntry<'_>) -> Vec<Step> {
+    let step = |(number, soft, hard)| Step::Rlimit(number, soft, hard);
+    match entry {
+        CgroupEntry::Groups(_) => request.first_rlimits().map(step).collect(),
+        CgroupEntry::Barrier(_) => Vec::new(),
     }
 }
 
@@ -315,20 +322,19 @@ fn stack() -> Box<[MaybeUninit<u128>]> {
 }
 
 /// Makes a child that does `child`'s steps, and returns when it has executed its program or has ended.
-fn make(child: &mut SandboxChild, namespaces: c_int, birthplace: Option<(RawFd, usize)>) -> io::Result<()> {
+fn make(child: &mut SandboxChild, namespaces: c_int, first_group: Option<(RawFd, usize)>) -> io::Result<()> {
     let mut stack = stack();
     let flags = IN_OUR_MEMORY | namespaces;
     // The program wants all signals blocked, as they are meanwhile, and waits for them.
     let closed = if namespaces & libc::CLONE_NEWUSER == 0 { Closed::by_child() } else { Closed::now() };
     let result = our_memory::with_child(closed, || {
-        if let Some((group, saved)) = birthplace {
+        if let Some((group, saved)) = first_group {
             child.begun = saved;
             // SAFETY: as below.
-            let born = unsafe {
-                birth::clone_into(group, &mut stack, flags, child.pid, run, (&raw mut *child).cast())
-            };
-            if born >= 0 {
-                return born;
+            let pid =
+                unsafe { clone_into(group, &mut stack, flags, child.pid, run, (&raw mut *child).cast()) };
+            if pid >= 0 {
+                return pid;
             }
             // An older kernel, or a seccomp filter that does not know the call. Any other reason is found again by the steps.
             child.begun = 0;

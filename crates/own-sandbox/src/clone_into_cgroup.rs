@@ -1,7 +1,7 @@
-//! The birth of a child in a group of cgroup v2: `clone3` with `CLONE_INTO_CGROUP` (Linux 5.7).
+//! Makes a child in a group of cgroup v2: `clone3` with `CLONE_INTO_CGROUP` (Linux 5.7).
 //!
-//! To move a process, the kernel waits until no process of the machine forks or ends: 11 ms in the median, 17 in the worst tenth. A
-//! birth does not wait for that.
+//! To move a process, the kernel waits until no process of the machine forks or ends: 11 ms in the median, 17 in the worst tenth. Such
+//! a clone does not wait for that.
 //!
 //! Owns the one system call that the C library has no function for: its child has another stack, and so cannot return from a function.
 
@@ -123,15 +123,15 @@ mod tests {
 
     /// On any node with Linux 5.7, for a group of v2 without controllers exists beside v1 too.
     #[test]
-    fn a_child_is_born_in_its_group() {
-        let born = thread::spawn(|| {
+    fn a_child_begins_in_its_group() {
+        let test = thread::spawn(|| {
             // The mount is this thread's.
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             let nothing = None::<&str>;
             mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).unwrap();
             let tree = tempfile::tempdir().unwrap();
             mount(nothing, tree.path(), Some("cgroup2"), MsFlags::empty(), nothing).unwrap();
-            let name = format!("podshim-birth-{}", std::process::id());
+            let name = format!("podshim-clone-{}", std::process::id());
             let directory = tree.path().join(&name);
             fs::create_dir(&directory).unwrap();
             let group = File::open(&directory).unwrap();
@@ -171,6 +171,6 @@ mod tests {
             };
             assert_eq!((answer, Errno::last()), (-1, Errno::EBADF));
         });
-        born.join().unwrap();
+        test.join().unwrap();
     }
 }
