@@ -48,6 +48,7 @@ pub struct Program {
     stdin: Stdin,
     run: Option<String>,
     script: Option<String>,
+    command: Option<Vec<String>>,
 }
 
 /// Whether a program's command exists in its image.
@@ -77,6 +78,7 @@ impl Program {
             stdin: Stdin::default(),
             run: None,
             script: None,
+            command: None,
         }
     }
 
@@ -90,6 +92,13 @@ impl Program {
             bail!("{name}: not a command of ours: {command:?}");
         };
         Ok(Self { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Self::new(name) })
+    }
+
+    /// A container that runs this command of its image in place of a test program. It records no events: its output tells.
+    #[must_use]
+    pub fn of_image(name: &str, command: &[&str]) -> Self {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        Self { command: Some(command), ..Self::new(name) }
     }
 
     /// Makes its start fail: its command does not exist in its image.
@@ -305,6 +314,9 @@ impl Program {
     /// The command line; `log` is the shared log's path inside the container.
     #[must_use]
     pub fn command(&self, log: &str) -> Vec<String> {
+        if let Some(command) = &self.command {
+            return command.clone();
+        }
         let mut words: Vec<String> =
             ["/bin/pod-member", "--name", &self.name, "--log", log].map(str::to_owned).into();
         if let Some(run) = &self.run {

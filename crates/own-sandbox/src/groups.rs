@@ -170,11 +170,13 @@ impl Groups {
     /// The first that cannot be opened.
     pub fn entrances(&self) -> io::Result<Entrances> {
         let (file, unified) = match (self.version(), &self.0[..]) {
-            (CgroupVersion::V2, [group]) => (PROCESSES, Some(File::open(&group.directory)?)),
+            (CgroupVersion::V2, [group]) => (PROCESSES, Some(group)),
             (CgroupVersion::V2, _) => (PROCESSES, None),
             (CgroupVersion::V1, _) => (THREADS_OF_V1, None),
         };
-        Ok(Entrances { files: self.open_each(file)?, unified })
+        let files = self.open_each(file)?;
+        // Without it the child moves itself.
+        Ok(Entrances { files, unified: unified.and_then(|group| File::open(&group.directory).ok()) })
     }
 
     fn open_each(&self, file: &str) -> io::Result<Vec<File>> {

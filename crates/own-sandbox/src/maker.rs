@@ -336,7 +336,7 @@ fn make(child: &mut SandboxChild, namespaces: c_int, first_group: Option<(RawFd,
             if pid >= 0 {
                 return pid;
             }
-            // An older kernel, or a seccomp filter that does not know the call. Any other reason is found again by the steps.
+            // An older kernel, a seccomp filter that does not know the call, or a `pids.max` that bounds a clone and no move.
             child.begun = 0;
         }
         let (top, number): (*mut c_void, _) = (stack.as_mut_ptr_range().end.cast(), child.pid);

@@ -144,7 +144,7 @@ fn maker(
         },
         Err(mistake) => mistake.to_string(),
     };
-    info!(reason, "the OCI runtime makes the sandbox");
+    info!(bundle = %details.bundle.display(), reason, "the OCI runtime makes the sandbox");
     Ok(Maker::Runtime)
 }
 

@@ -117,7 +117,7 @@ fn settle_spec(state: &mut State, id: &ContainerId, operation: &Operation) -> Re
     if matches!(operation, Operation::Create) {
         draft = listen::prepare(resources, gate, draft)?;
     }
-    draft.write().map_err(|error| failure(format!("cannot write its config.json: {error}")))
+    draft.write().map_err(|error| failure(error.to_string()))
 }
 
 fn create(resources: &Resources, done: CompletionReporter) {

@@ -96,7 +96,10 @@ impl SpecDraft {
         }
         let text = serde_json::to_vec(self.tree()?)?;
         // A rename: the runtime must read either the old file or the new one.
-        replace(&self.bundle.spec_path(), &self.bundle.path().join(".config.json.new"), &text)
+        let path = self.bundle.spec_path();
+        replace(&path, &self.bundle.path().join(".config.json.new"), &text).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod bounds;
 mod image;
 mod metrics;
 mod past;
+mod recipes;
 mod traces;
 mod translated;
 

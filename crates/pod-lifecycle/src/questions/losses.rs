@@ -7,6 +7,7 @@ use pod_spec::Role;
 use crate::container::Container;
 use crate::interface::time::{PodTime, show_duration};
 use crate::member::MemberState;
+use crate::member::evidence::Ended;
 use crate::questions::completion::is_complete;
 use crate::questions::order::first_blocker;
 use crate::state::State;
@@ -63,14 +64,17 @@ fn is_lost(pod: &State, index: usize) -> bool {
 }
 
 /// Whether podshim itself ended a sidecar that was ready once, when the pod was complete: no caller recreates what has shown 0, but
-/// one that makes the whole pod once more, in one go (J11), its mains last.
+/// one that makes the whole pod once more, in one go (J11).
 fn has_gone_with_its_pod(pod: &State, index: usize) -> bool {
     let state = pod.member(index);
-    // A main that could not run before is held once more, and the pod is complete by what it ended with (U6).
+    // A main that could not run before is held once more, and the pod is complete by what it ended with (U6). One that has ended well does
+    // not run again.
     let is_made_again = || {
-        let is_held_main =
-            |(it, container): (&MemberState, &Container)| it.role() == Role::Main && container.is_held();
-        pod.planned().any(is_held_main)
+        let runs_again = |(it, container): (&MemberState, &Container)| {
+            let has_succeeded = it.ended().is_some_and(Ended::is_success);
+            it.role() == Role::Main && container.is_held() && !has_succeeded
+        };
+        pod.planned().any(runs_again)
     };
     (!is_complete(pod) || is_made_again())
         && state.role() == Role::Sidecar

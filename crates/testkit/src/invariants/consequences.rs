@@ -122,26 +122,53 @@ impl Invariants {
             }
             if self.is_read {
                 self.check_end(&id)?;
+                self.note_starts_in_failed_group(&id);
             }
         }
         Ok(())
     }
 
+    /// I7: one that is being started when another of its group fails ends, without a hook, once its start is answered, whatever stops
+    /// the pod meanwhile.
+    fn note_starts_in_failed_group(&mut self, id: &ContainerId) {
+        if self.fails_in_its_group(id) {
+            let entry = self.entry_of(&self.containers[id]);
+            let starts =
+                self.planned().filter(|(_, other)| other.is_starting && self.entry_of(other) == entry);
+            let starts: Vec<_> = starts.map(|(id, _)| id.clone()).collect();
+            for other in starts {
+                self.containers.entry(other).and_modify(|it| it.ends_for_group = true);
+            }
+        }
+    }
+
+    fn entry_of(&self, container: &Container) -> Option<usize> {
+        self.member(&container.name).map(|member| member.entry)
+    }
+
+    fn fails_in_its_group(&self, id: &ContainerId) -> bool {
+        let container = &self.containers[id];
+        let is_asked = self.is_asked(&container.name) || container.asked_ever;
+        let by_itself = !container.interrupted && !container.gate_failed && !is_asked;
+        let has_failed = container.last_exit.is_some_and(|exit| exit.code != 0);
+        container.role == Some(Role::Init) && has_failed && by_itself && self.stop.is_none()
+    }
+
     fn check_end(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        let Some(exit) = container.last_exit else { return Ok(()) };
+        if container.last_exit.is_none() {
+            return Ok(());
+        }
         let is_asked = self.is_asked(&container.name) || container.asked_ever;
         if container.role == Some(Role::Main) && is_asked && container.shown.is_none() {
             return self
                 .violated(format!("{id} was stopped by its caller, who does not see its end (R7, R14)"));
         }
-        let by_itself = !container.interrupted && !container.gate_failed && !is_asked;
-        let fails = container.role == Some(Role::Init) && exit.code != 0 && by_itself && self.stop.is_none();
-        let Some(member) = self.member(&container.name).filter(|_| fails && container.shown.is_none()) else {
+        if !self.fails_in_its_group(id) || container.shown.is_some() {
             return Ok(());
-        };
+        }
         let spared = self.planned().find(|(_, other)| {
-            let same_group = self.member(&other.name).is_some_and(|it| it.entry == member.entry);
+            let same_group = self.entry_of(other) == self.entry_of(container);
             other.name != container.name
                 && other.role == Some(Role::Init)
                 && same_group
@@ -157,14 +184,13 @@ impl Invariants {
 
     /// I7: whether another init of its group has failed and waits for its restart.
     pub(super) fn is_of_failed_group(&self, container: &Container) -> bool {
-        let entry = |it: &Container| self.member(&it.name).map(|member| member.entry);
         self.stop.is_none()
             && container.role == Some(Role::Init)
             && !container.asked_ever
             && self.planned().any(|(_, other)| {
                 let has_failed =
                     other.exited_in_program && other.last_exit.is_some_and(|exit| exit.code != 0);
-                other.name != container.name && has_failed && entry(other) == entry(container)
+                other.name != container.name && has_failed && self.entry_of(other) == self.entry_of(container)
             })
     }
 

@@ -48,7 +48,8 @@ impl Invariants {
             container.caller_killed || self.is_asked_to_kill(id) || zero_grace || self.budget_is_over();
         // T8: its own time may be over.
         let own_time = member.grace.is_some() || container.hook.is_some();
-        if hurried || own_time || !container.is_untouched() {
+        let ends_anyway = container.ends_for_group || container.is_replaced;
+        if hurried || own_time || ends_anyway || !container.is_untouched() {
             return Ok(());
         }
         // At the moment at which the pod completes the sidecar's own turn may come first.

@@ -56,6 +56,8 @@ pub(super) struct Container {
     pub(super) held_since: PodTime,
     /// I7: it was ended in order to restart it with its group.
     pub(super) for_restart: bool,
+    /// I7: it was being started when another of its group failed.
+    pub(super) ends_for_group: bool,
     /// T1: nothing needed it when it got its stop signal.
     pub(super) had_turn: bool,
     /// When its process got its stop signal.
@@ -149,6 +151,7 @@ impl Container {
             has_just_ended: false,
             held_since: PodTime::ZERO,
             for_restart: false,
+            ends_for_group: false,
             had_turn: false,
             signalled_at: None,
             never_starts: false,
@@ -184,7 +187,7 @@ impl Container {
         self.oom_score = self.own_oom_score;
         self.begun = false;
         self.stop_signals = 0;
-        (self.for_restart, self.had_turn) = (false, false);
+        (self.for_restart, self.ends_for_group, self.had_turn) = (false, false, false);
         self.signalled_at = None;
         self.ends_since = None;
         self.turn_time = None;

@@ -126,7 +126,8 @@ impl Invariants {
             let is_sidecar = container.role == Some(Role::Sidecar);
             // H1: a main or an init that its caller has stopped ends, whatever becomes of the pod's stop.
             if is_sidecar || !container.asked_ever {
-                let is_kept = own || replaced.contains(id);
+                // Which one of a pair is replaced is not read.
+                let is_kept = own || container.gate_failed;
                 container.hooks_run.retain(|hook| *hook != Hook::OnTerminate && is_kept);
             }
             container.taken_back |= container.runs_program() && is_sidecar && own && !container.asked_ever;

@@ -274,7 +274,7 @@ impl Invariants {
         let runs_for_its_caller = role == Some(Role::Init)
             && self.policy() == Some(RestartPolicy::Always)
             && container.kubelet_type != Some(KubeletType::Init)
-            && container.started;
+            && (container.started || container.is_starting);
         if let Some(member) = self.members.get_mut(&name) {
             member.saw_running = is_hidden || runs_for_its_caller;
             let by_signal = signal != Signal::KILL || member.asked.is_some_and(|asked| asked.by_signal);
