@@ -1,4 +1,7 @@
-//! The only crate that starts processes, waits for them and signals them.
+//! Starts processes, waits for them and signals them, for the whole shim.
+//!
+//! What has a reason of its own does it elsewhere: the sandbox's clone (own-sandbox), the holder of a user namespace for a mount
+//! (mounts), an OCI runtime's process group that hangs (oci-runtime), and the programs that are not the shim (delete, the command).
 //!
 //! Owns the one reaper, the process as a value (pid and pidfd), and helpers: processes of podshim's own for one job that may hang.
 //! Never decides who runs or ends, and knows neither containers nor the OCI runtime. Its handles are based on `Rc` and not `Send`:

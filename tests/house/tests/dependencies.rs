@@ -216,3 +216,30 @@ fn unsafe_code_is_forbidden_where_none_is_needed() {
     assert!(count > 14, "{count} roots");
     assert!(wrong.is_empty(), "say forbid(unsafe_code), or be in the list, and not both: {wrong:#?}");
 }
+
+/// What only generated code names.
+const GENERATED: [(&str, &str); 1] = [("control-api", "async-trait")];
+
+/// So that the drawing in docs/design.md, which reads the manifests, is one of the imports.
+#[test]
+fn a_crate_names_what_it_depends_on() {
+    let crates = root().join("crates");
+    let mut unnamed = Vec::new();
+    for entry in fs::read_dir(&crates).expect("the crates").map(|entry| entry.expect("an entry")) {
+        let (name, folder) = (entry.file_name().display().to_string(), entry.path());
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        let manifest = Document::parse(manifest).expect("TOML");
+        let sources = house::rust_files(&folder.join("src"));
+        let read = |file: &String| fs::read_to_string(folder.join("src").join(file)).expect("a source");
+        let text = sources.iter().map(read).collect::<String>();
+        let words: BTreeSet<_> = text.split(|sign: char| !sign.is_alphanumeric() && sign != '_').collect();
+        let table = manifest.get("dependencies").and_then(Item::as_table_like);
+        for (dependency, _) in table.into_iter().flat_map(|table| table.iter()) {
+            let is_known = GENERATED.contains(&(name.as_str(), dependency));
+            if !is_known && !words.contains(dependency.replace('-', "_").as_str()) {
+                unnamed.push(format!("{name}: {dependency}"));
+            }
+        }
+    }
+    assert_eq!(unnamed, Vec::<String>::new());
+}

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::seconds;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
 use manifests::manifest::{self, Template};
 use manifests::yaml::{self, Document, Node};
+
+const PAGE: &str = include_str!("../../../docs/recipes.md");
 
 /// How many pods the page has.
 const PODS: usize = 8;
@@ -26,8 +29,6 @@ enum Shown {
 }
 
 fn recipes() -> Result<Vec<Recipe>> {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let page = fs::read_to_string(Path::new(&package).join("../docs/recipes.md"))?;
     let recipe = |text: &str| {
         let (manifest, rest) = text.split_once("```").context("a manifest has an end")?;
         let (_, shown) = rest.split_once("```text\n").context("it shows what is written")?;
@@ -35,7 +36,7 @@ fn recipes() -> Result<Vec<Recipe>> {
         let document = yaml::documents(manifest)?.pop().context("a manifest")?;
         Ok(Recipe { document, shown: shown.lines().map(shown_line).collect::<Result<_>>()? })
     };
-    page.split("```yaml\n").skip(1).map(recipe).collect()
+    PAGE.split("```yaml\n").skip(1).map(recipe).collect()
 }
 
 fn shown_line(line: &str) -> Result<Shown> {
@@ -46,7 +47,7 @@ fn shown_line(line: &str) -> Result<Shown> {
     Ok(Shown::Line { container: container.to_owned(), text: text.to_owned() })
 }
 
-fn words<'a>(container: &'a Node) -> Result<Vec<&'a str>> {
+fn words(container: &Node) -> Result<Vec<&str>> {
     let command = container.get("command").map(Node::items).unwrap_or_default();
     command.iter().map(Node::text).collect::<Option<_>>().context("a command of words")
 }
@@ -70,21 +71,31 @@ fn pod(template: &Template<'_>, volumes: &Path) -> Result<Pod> {
     Ok(pod)
 }
 
-/// When a container wrote that line for the `nth` time, as its log has it: times of one node, in one form.
-async fn written(pod: &RunningPod<'_>, container: &str, text: &str, nth: usize) -> Result<String> {
+/// How much later containerd may read, and so date, a line of one container than a later line of another.
+const READ_LATE: Duration = Duration::from_millis(100);
+
+/// When a container wrote that line for the `nth` time, as its log has it.
+async fn written(pod: &RunningPod<'_>, container: &str, text: &str, nth: usize) -> Result<Duration> {
     let is_it = |line: &&str| line.split_once(" stdout F ").is_some_and(|(_, written)| written == text);
-    let last = pod.output(container).unwrap_or_default();
     let what = format!("{container}: {text}, for time {nth}");
     let found = e2e::wait::until(&what, seconds(30), async || {
         let log = pod.output(container).unwrap_or_default();
         Ok(log.lines().filter(is_it).nth(nth - 1).map(str::to_owned))
     });
-    let line = found.await.with_context(|| format!("the log of {container} so far:\n{last}"))?;
-    let time = line.split(' ').next().unwrap_or_default();
-    // The digits behind the second come without the last zeros.
-    let (second, rest) = time.split_once('.').unwrap_or((time, ""));
+    let line = found.await.with_context(|| pod.output(container).unwrap_or_default())?;
+    time(line.split(' ').next().unwrap_or_default()).with_context(|| format!("no time: {line}"))
+}
+
+/// `2026-11-30T13:57:08.8017Z` as a time that only grows; months are taken for equally long.
+fn time(text: &str) -> Option<Duration> {
+    let (second, rest) = text.split_once('.').unwrap_or((text.get(..19)?, ""));
+    let mut parts = second.split(['-', 'T', ':']).map(str::parse::<u64>);
+    let mut next = || parts.next()?.ok();
+    let days = (next()? * 12 + next()?) * 31 + next()?;
+    let seconds = ((days * 24 + next()?) * 60 + next()?) * 60 + next()?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Ok(format!("{second}.{digits:0<9}"))
+    let nanoseconds = format!("{digits:0<9}").parse().ok()?;
+    Some(Duration::new(seconds, nanoseconds))
 }
 
 async fn run(node: &Containerd, recipe: &Recipe, volumes: &Path) -> Result<()> {
@@ -93,7 +104,7 @@ async fn run(node: &Containerd, recipe: &Recipe, volumes: &Path) -> Result<()> {
     let names: Vec<_> = template.containers().iter().map(|container| container.name).collect();
     running.start_all(&names).await?;
     let mut seen = BTreeMap::<(&str, &str), usize>::new();
-    let mut before = (String::new(), "the pod's begin".to_owned());
+    let mut before = (Duration::ZERO, "the pod's begin".to_owned());
     for shown in &recipe.shown {
         let Shown::Line { container, text } = shown else {
             running.stop_all_at_once(seconds(30)).await?;
@@ -102,7 +113,7 @@ async fn run(node: &Containerd, recipe: &Recipe, volumes: &Path) -> Result<()> {
         let nth = seen.entry((container, text)).and_modify(|nth| *nth += 1).or_insert(1);
         let at = written(&running, container, text, *nth).await?;
         let line = format!("{container}: {text}");
-        ensure!(before.0 <= at, "{line} came before {}: {at}, {}", before.1, before.0);
+        ensure!(before.0 <= at + READ_LATE, "{line} came before {}: {at:?}, {:?}", before.1, before.0);
         before = (at, line);
     }
     running.remove().await
