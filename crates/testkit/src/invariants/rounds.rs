@@ -16,7 +16,12 @@ impl Invariants {
         let container = &self.containers[id];
         let name = container.name.clone();
         let is_completed = self.members.get(&name).is_some_and(|member| member.completed);
-        if container.role != Some(Role::Init) || !is_completed || !self.is_read {
+        if container.role != Some(Role::Init) || !is_completed {
+            return Ok(());
+        }
+        // T14: if that begins another round, what is not ready is asked from the start. Whether it does is not read.
+        self.members.values_mut().for_each(MemberPicture::may_count_from_zero);
+        if !self.is_read {
             return Ok(());
         }
         let waits = |it: &Container| self.waits(&it.name).iter().any(|(other, _)| *other == name);
@@ -37,8 +42,6 @@ impl Invariants {
         for other in waiting {
             self.members.entry(other).or_default().waits_again();
         }
-        // T14: if that begins another round, what is not ready is asked from the start. Whether it does is not read.
-        self.members.values_mut().for_each(MemberPicture::may_count_from_zero);
         self.members.entry(name).or_default().completed = false;
         self.leaves_the_reading();
         Ok(())
