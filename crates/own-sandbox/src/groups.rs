@@ -157,11 +157,7 @@ impl Groups {
     }
 
     fn has(&self, pid: Pid) -> bool {
-        let is_listed = |group: &Group| {
-            let text = fs::read_to_string(group.directory.join(PROCESSES)).unwrap_or_default();
-            text.lines().any(|line| line.parse() == Ok(pid.as_raw()))
-        };
-        self.0.iter().all(is_listed)
+        self.0.iter().all(|group| Cgroup::V2(group.directory.clone()).pids().contains(&pid))
     }
 
     /// The ways into the groups.
@@ -169,10 +165,10 @@ impl Groups {
     /// # Errors
     /// The first that cannot be opened.
     pub fn entrances(&self) -> io::Result<Entrances> {
-        let (file, unified) = match (self.version(), &self.0[..]) {
-            (CgroupVersion::V2, [group]) => (PROCESSES, Some(group)),
-            (CgroupVersion::V2, _) => (PROCESSES, None),
-            (CgroupVersion::V1, _) => (THREADS_OF_V1, None),
+        // v2 has one group.
+        let (file, unified) = match self.version() {
+            CgroupVersion::V2 => (PROCESSES, self.0.first()),
+            CgroupVersion::V1 => (THREADS_OF_V1, None),
         };
         let files = self.open_each(file)?;
         // Without it the child moves itself.
