@@ -25,9 +25,15 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
         annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
     let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let Some(plan) = parsed.ok().and_then(|parsed| parsed.plan) else { return false };
-    // Two limits that work against each other: a hold that ends in failure, which ends the container that it waits for.
-    let strangled =
-        plan.settings.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
+    // Two limits that work against each other: a hold that ends in failure, which ends the container that it waits for. So it does
+    // where the plan does not say that the kubelet retries that failure (J11); `podshim check` calls that an error.
+    let is_retried_unsaid = |container: &PodContainer| {
+        container.own_policy == Some(RestartPolicy::OnFailure)
+            && plan.member(&container.name).is_some_and(|(_, member)| member.restart.is_none())
+    };
+    let strangled = plan.settings.gate_timeout.is_some()
+        && (plan.members.iter().any(|member| member.fatal.is_some())
+            || setup.policy == RestartPolicy::Never && setup.containers.iter().any(is_retried_unsaid));
     plan.settings.restart_policy == setup.policy
         && !strangled
         && !gate_outlasts_holds(&plan)

@@ -122,22 +122,27 @@ impl Invariants {
             }
             if self.is_read {
                 self.check_end(&id)?;
-                self.note_starts_in_failed_group(&id);
+                self.note_failed_group(&id);
             }
         }
         Ok(())
     }
 
-    /// I7: one that is being started when another of its group fails ends, without a hook, once its start is answered, whatever stops
-    /// the pod meanwhile.
-    fn note_starts_in_failed_group(&mut self, id: &ContainerId) {
-        if self.fails_in_its_group(id) {
-            let entry = self.entry_of(&self.containers[id]);
-            let starts =
-                self.planned().filter(|(_, other)| other.is_starting && self.entry_of(other) == entry);
-            let starts: Vec<_> = starts.map(|(id, _)| id.clone()).collect();
-            for other in starts {
-                self.containers.entry(other).and_modify(|it| it.ends_for_group = true);
+    /// I7: when another of its group fails, one that is being started ends, without a hook, once its start is answered, whatever stops
+    /// the pod meanwhile; so does one whose hook still runs of a stop that was taken back, in its time from now on.
+    fn note_failed_group(&mut self, id: &ContainerId) {
+        if !self.fails_in_its_group(id) {
+            return;
+        }
+        let entry = self.entry_of(&self.containers[id]);
+        let group = self.planned().filter(|(other, it)| *other != id && self.entry_of(it) == entry);
+        let group: Vec<_> = group.map(|(id, _)| (id.clone(), self.own_time(id))).collect();
+        let now = self.now;
+        for (other, own_time) in group {
+            let Some(other) = self.containers.get_mut(&other) else { continue };
+            other.ends_for_group |= other.is_starting || other.hook.is_some();
+            if other.hook.is_some() && other.ends_since.is_none() {
+                (other.ends_since, other.own_time) = (Some(now), own_time);
             }
         }
     }

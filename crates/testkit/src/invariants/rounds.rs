@@ -118,7 +118,7 @@ impl Invariants {
             let own = container.stop_signals > 0 || container.asked_ever;
             // T12: a hook before a signal that did not come belonged to a stop that was taken back.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
-            if has_hooks && !replaced.contains(id) {
+            if has_hooks && !replaced.contains(id) && !container.ends_for_group {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
             }

@@ -206,7 +206,7 @@ fn slow(random: &mut Rng, name: String, hanging: Option<Duration>) -> Command {
 }
 
 /// A main's own restart policy (KEP-5307). Under OnFailure where the plan's `restart` says that its failure ends it (J1); under Never its
-/// kubelet may recreate it (J11).
+/// kubelet may recreate it (J11), unless `gate-timeout` works against that (`fairness`).
 fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<RestartPolicy> {
     if !pod.members.iter().any(|(other, role)| other == name && *role == Role::Main) {
         return None;
@@ -225,7 +225,10 @@ fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<Res
         RestartPolicy::OnFailure if ends => Some(RestartPolicy::Never),
         // One whose command does not exist is retried for ever.
         RestartPolicy::Never
-            if run.version == KubeletVersion::Aware && restart.is_none() && run.kind != FaultKind::Broken =>
+            if run.version == KubeletVersion::Aware
+                && restart.is_none()
+                && run.kind != FaultKind::Broken
+                && plan.settings.gate_timeout.is_none() =>
         {
             run.seed.is_multiple_of(3).then_some(RestartPolicy::OnFailure)
         }
