@@ -1,19 +1,24 @@
-//! Builds the sandbox's program (`pause/pause.rs`) for the shim's target, as a file of a few kB that `src/program.rs`
-//! includes.
+//! Builds podshim's small programs (`programs`) for the shim's target, as files of a few kB that `src/program.rs` includes.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-#[expect(clippy::disallowed_methods, reason = "a build script has no reaper")]
 fn main() {
-    println!("cargo::rerun-if-changed=pause/pause.rs");
+    println!("cargo::rerun-if-changed=programs");
     println!("cargo::rerun-if-changed=build.rs");
+    for name in ["pause", "exec"] {
+        build(name);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a build script has no reaper")]
+fn build(name: &str) {
     let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
-    let output = PathBuf::from(variable("OUT_DIR")).join("pause");
+    let output = PathBuf::from(variable("OUT_DIR")).join(name);
     let target = variable("TARGET");
     let mut rustc = Command::new(variable("RUSTC"));
-    rustc.args(["--edition", "2024", "--crate-name", "pause", "--target", &target]);
+    rustc.args(["--edition", "2024", "--crate-name", name, "--target", &target]);
     for option in ["opt-level=z", "panic=abort", "strip=symbols", "relocation-model=static", "lto=yes"] {
         rustc.args(["-C", option]);
     }
@@ -36,6 +41,7 @@ fn main() {
     for option in ["--build-id=none", "--no-eh-frame-hdr", "-znoseparate-code", "-zmax-page-size=4096"] {
         rustc.args(["-C", &format!("link-arg={of_linker}{option}")]);
     }
-    let status = rustc.arg("-o").arg(&output).arg("pause/pause.rs").status().expect("rustc runs");
-    assert!(status.success(), "rustc cannot build pause/pause.rs");
+    let status =
+        rustc.arg("-o").arg(&output).arg(format!("programs/{name}.rs")).status().expect("rustc runs");
+    assert!(status.success(), "rustc cannot build programs/{name}.rs");
 }

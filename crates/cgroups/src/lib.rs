@@ -7,6 +7,7 @@
 
 pub mod abandoned;
 mod driver;
+mod entrance;
 mod files;
 mod freezer;
 mod group;
@@ -25,6 +26,7 @@ pub mod v1;
 pub mod v2;
 
 pub use self::driver::CgroupDriver;
+pub use entrance::Entrance;
 pub use files::{CgroupMount, CgroupVersion, cgroup_mounts, is_unified};
 pub use group::{Cgroup, FreezeState, Stats};
 pub use guard::Guard;

@@ -8,7 +8,7 @@ use streams::head::{Attempt, PendingAttempt};
 use streams::stdio::StdioError;
 use thiserror::Error;
 
-use crate::runtime::{Container, RuntimeError};
+use crate::runtime::{Beside, Container, RuntimeError};
 
 #[cfg(test)]
 mod tests;
@@ -35,20 +35,14 @@ pub enum HookError {
 
 /// Runs a process in the container and waits for its end, without a time limit.
 ///
-/// `process` is an OCI process as JSON, `streams` come from
-/// [`Streams::attempt_beside`](streams::head::Streams::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
-/// process goes on unwatched.
+/// `streams` come from [`Streams::attempt_beside`](streams::head::Streams::attempt_beside). Not cancel-safe: run it with
+/// `spawn_local`, or the process goes on unwatched.
 ///
 /// # Errors
-/// The OCI runtime's error if it cannot start the process; any end other than exit status 0.
-pub async fn run(
-    container: &Container,
-    exec_id: &str,
-    process: &[u8],
-    streams: PendingAttempt,
-) -> Result<(), HookError> {
+/// Why the process could not be started; any end other than exit status 0.
+pub async fn run(container: &Container, process: &Beside, streams: PendingAttempt) -> Result<(), HookError> {
     let Attempt { child, held_back } = streams.ready().await?;
-    let launched = container.exec(exec_id, process, child, None).await?;
+    let launched = container.run_beside(process, child).await?;
     held_back.begin();
     let exit = launched.exit.await;
     // In a task of its own: what waits for the hook must not wait for a process that the hook left behind.

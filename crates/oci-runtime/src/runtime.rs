@@ -3,6 +3,7 @@
 //! Owns the arguments and the time limit of each call, and turns a failed call into a message for people. Keeps no
 //! container state: the runtime and `pod-lifecycle` do that.
 
+mod beside;
 mod call;
 mod checkpoint;
 mod command;
@@ -26,6 +27,7 @@ mod undo;
 mod verbs;
 
 pub use crate::settings::{CallEnvironment, CreateOptions, RootSwitch};
+pub use beside::{Beside, BesideSpec};
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use command::errors_in;

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use cgroups::{Cgroup, CgroupDriver};
+use nix::unistd::Pid;
+use own_sandbox::SessionKeyring;
+use processes::Process;
 use processes::reaper::Reaper;
 use serde_json::{Value, json};
 use streams::stdio::ChildStdio;
 use tempfile::TempDir;
 
 use crate::bundle::Bundle;
-use crate::runtime::{Container, CreateOptions, Launched, Runtime};
+use crate::runtime::{Beside, BesideSpec, Container, CreateOptions, Launched, Runtime};
 
 /// The OCI runtime of the tests; runc unless the environment names another.
 pub fn runtime_binary() -> String {
@@ -39,7 +42,9 @@ impl TestContainer {
             fs::create_dir(bundle.join("rootfs").join(folder)).expect("a folder");
         }
         fs::copy("/bin/busybox", binaries.join("busybox")).expect("/bin/busybox");
-        for applet in ["sh", "sleep", "cat", "true", "false", "tty", "stty"] {
+        for applet in
+            ["sh", "sleep", "cat", "true", "false", "tty", "stty", "id", "readlink", "env", "ls", "pwd"]
+        {
             std::os::unix::fs::symlink("busybox", binaries.join(applet)).expect("a link");
         }
         let id = format!("oci-runtime-test-{}", std::process::id());
@@ -64,6 +69,19 @@ impl TestContainer {
         let name = format!("/proc/{}/comm", created.process.pid());
         test_support::until(|| fs::read_to_string(&name).is_ok_and(|name| !name.starts_with("runc"))).await;
         (created, cgroup)
+    }
+
+    /// A process beside its program, of the container with that init, as its spec says.
+    pub fn beside(&self, init: Pid, arguments: &[&str]) -> Beside {
+        let spec = fs::read(self.container.bundle().spec_path()).expect("its spec");
+        let spec = serde_json::from_slice(&spec).expect("JSON");
+        Beside {
+            spec: BesideSpec::of(&self.container, &spec, SessionKeyring::New).0,
+            command: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            id: "beside".to_owned(),
+            init: Rc::new(Process::open(init).expect("its init")),
+            cgroup: Cgroup::of_pid(init).ok().map(Rc::new),
+        }
     }
 
     /// A path in the test's directory.

@@ -6,8 +6,10 @@
 //! any container: a pid, namespaces, a cgroup, an exit.
 
 mod barrier;
+mod capabilities;
 mod cgroups_path;
 mod clone_into_cgroup;
+pub mod exec;
 mod field;
 mod groups;
 mod id_map;

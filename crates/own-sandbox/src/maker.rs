@@ -93,7 +93,7 @@ impl ChildSetup {
         entry: &CgroupEntry<'_>,
         keyring: SessionKeyring,
     ) -> Result<Self, MakeError> {
-        let program = program::open(&request.mount_label)
+        let program = program::open(program::PAUSE, c"pause", &request.mount_label)
             .map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
         let mut steps = entry_steps(entry, request);
         let first_group = first_group(entry, steps.len());

@@ -102,7 +102,7 @@ const OF_LINUX: [&str; 12] = [
 ];
 
 /// Annotations by which crun does something else.
-const OF_CRUN: [&str; 2] = ["run.oci.", "module.wasm."];
+pub(super) const OF_CRUN: [&str; 2] = ["run.oci.", "module.wasm."];
 
 /// The System V part of an ipc namespace.
 const IPC_SYSCTLS: [&str; 8] = [
@@ -351,7 +351,7 @@ fn linux_of(spec: &Value) -> Result<&Value, NotUnderstood> {
     Ok(linux)
 }
 
-fn id_of(user: &Value, key: &str) -> Result<u32, NotUnderstood> {
+pub(super) fn id_of(user: &Value, key: &str) -> Result<u32, NotUnderstood> {
     match at(user, key) {
         Value::Null => Ok(0),
         // The kernel takes the last number for "unchanged".
@@ -463,7 +463,7 @@ pub(super) fn sysctls(
     entries.collect()
 }
 
-fn rlimits(value: &Value) -> Result<Vec<(u32, u64, u64)>, NotUnderstood> {
+pub(super) fn rlimits(value: &Value) -> Result<Vec<(u32, u64, u64)>, NotUnderstood> {
     let entries = list(value, "process.rlimits")?.iter().map(|entry| {
         let name = text(entry, "type")?;
         let known = RLIMITS.iter().find(|(word, _)| *word == name);

@@ -55,16 +55,15 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: CompletionRep
             done.spawn(async move { readiness.within(timeout).await });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
-            let process = match resources.process_with(&command) {
+            let process = match resources.beside(format!("podshim-gate-{}", done.op().0), &command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
             let runtime = resources.runtime().charged_to(Charge::Probes);
             let (throttle, hurry) = (resources.context().throttle.clone(), resources.hurry().clone());
-            let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
                 let _turn = throttle.acquire(&hurry).await;
-                match probe::exec(&runtime, &id, &process, timeout).await {
+                match probe::exec(&runtime, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {
                         Err(failure(format!("exec:{}: {reason}", command.join(" "))))

@@ -342,11 +342,11 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Com
         Some(streams) => Ok(streams.attempt_beside()),
         None => Err(failure("its stdio is closed")),
     };
-    let (process, streams) = match (resources.process_with(command), streams) {
+    let process = resources.beside(format!("podshim-hook-{}", done.op().0), command);
+    let (process, streams) = match (process, streams) {
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
     let runtime = resources.runtime().charged_to(Charge::Hooks);
-    let id = format!("podshim-hook-{}", done.op().0);
-    done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
+    done.spawn(async move { hook::run(&runtime, &process, streams).await.map_err(failure) });
 }

@@ -11,7 +11,7 @@ use cgroups::{Cgroup, CgroupDriver, Guard, Stats};
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::probe::Prober;
-use oci_runtime::runtime::{Container, GiveUp};
+use oci_runtime::runtime::{Beside, BesideSpec, Container, GiveUp};
 use own_sandbox::NotUnderstood;
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use processes::Process;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use streams::console::TerminalSize;
 use streams::head::{HeldBack, Streams, Terminal};
 use tokio::sync::{Mutex, Notify};
+use tracing::info;
 
 use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
@@ -76,8 +77,8 @@ pub(crate) struct Resources {
     deletes: Vec<RequestId>,
     /// Of a Delete that outlasted its caller.
     removal: Option<Removal>,
-    /// The container's own process as JSON, for `process_with`. Read when it is needed first: few containers have a hook.
-    process_spec: Option<Rc<Value>>,
+    /// Of the processes of gates and hooks. Read when it is needed first: few containers have one.
+    beside: Option<BesideSpec>,
     prober: Prober,
     /// For a `notify` gate.
     notify: Option<NotifyListener>,
@@ -140,7 +141,7 @@ impl Resources {
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             removal: None,
-            process_spec: None,
+            beside: None,
             prober: Prober::default(),
             notify: None,
         }
@@ -457,15 +458,23 @@ impl Resources {
         self.delete_limit
     }
 
-    /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
-    pub(crate) fn process_with(&mut self, command: &[String]) -> Result<Vec<u8>, Failure> {
-        if self.process_spec.is_none() {
-            let mut draft = SpecDraft::read(self.bundle()).map_err(failure)?;
-            self.process_spec = Some(Rc::new(draft.tree().map_err(failure)?["process"].clone()));
-        }
-        let mut process = self.process_spec.as_deref().cloned().unwrap_or_default();
-        process["args"] = command.into();
-        process["terminal"] = false.into();
-        serde_json::to_vec(&process).map_err(failure)
+    /// A process beside its program: same user, environment and restrictions (DESIGN §6).
+    pub(crate) fn beside(&mut self, id: String, command: &[String]) -> Result<Beside, Failure> {
+        let spec = match &self.beside {
+            Some(spec) => spec.clone(),
+            None => {
+                let mut draft = SpecDraft::read(self.bundle()).map_err(failure)?;
+                let tree = draft.tree().map_err(failure)?;
+                let keyring = self.details.session_keyring();
+                let (spec, not_understood) = BesideSpec::of(&self.runtime, tree, keyring);
+                if let Some(reason) = not_understood {
+                    info!(container = self.runtime.id(), %reason, "the OCI runtime starts the processes of its gates and hooks");
+                }
+                self.beside.insert(spec).clone()
+            }
+        };
+        let incarnation = self.incarnation.as_ref().ok_or_else(|| failure("it has no process"))?;
+        let init = incarnation.process().clone();
+        Ok(Beside { spec, command: command.to_vec(), id, init, cgroup: self.cgroup().cloned() })
     }
 }

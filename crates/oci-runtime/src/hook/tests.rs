@@ -7,7 +7,7 @@ use test_support::{make_fifo, open_reader, read_available, read_to_end, run as r
 
 use super::*;
 use crate::runtime::CreateOptions;
-use crate::test_container::{TestContainer, process};
+use crate::test_container::TestContainer;
 
 /// H1 to H4: output, result, and the hook's end with the container.
 #[test]
@@ -27,17 +27,18 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
         let created = test.container.create(child, CreateOptions::default()).await.unwrap();
         stdio.accept(held_back);
         test.container.start().await.unwrap();
+        let init = created.process.pid();
         let attempt = async |script: &str| {
             let streams = stdio.attempt_beside();
-            run(&test.container, "hook", &process(&["sh", "-c", script]), streams).await
+            run(&test.container, &test.beside(init, &["sh", "-c", script]), streams).await
         };
         within(attempt("echo one; echo two >&2")).await.unwrap();
         // A process that it left behind does not delay its end.
         within(attempt("sleep 1000 & cat")).await.unwrap();
         assert_eq!(within(attempt("exit 3")).await.unwrap_err().to_string(), "exit status 3");
         let streams = stdio.attempt_beside();
-        let program = process(&["no-such-program"]);
-        let missing = within(run(&test.container, "hook", &program, streams)).await.unwrap_err().to_string();
+        let program = test.beside(init, &["no-such-program"]);
+        let missing = within(run(&test.container, &program, streams)).await.unwrap_err().to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
         let mut errors = String::new();
         let (ended, ()) = tokio::join!(attempt("echo three >&2; exec sleep 1000"), async {

@@ -7,14 +7,14 @@ use streams::stdio::ChildStdio;
 use tracing::warn;
 
 use super::result::{ProbeResult, timed_out};
-use crate::runtime::Container;
+use crate::runtime::{Beside, Container};
 
 /// Runs a process in the container and succeeds if it ends with 0 within `timeout`.
 ///
-/// `process` is an OCI process as JSON; its streams are `/dev/null`. At the timeout it is killed. Not cancel-safe: run
-/// it with `spawn_local`, or a process may be left in the container.
-pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout: Duration) -> ProbeResult {
-    let launched = match container.exec(exec_id, process, ChildStdio::null(), None).await {
+/// Its streams are `/dev/null`. At the timeout it is killed. Not cancel-safe: run it with `spawn_local`, or a process may be left in
+/// the container.
+pub async fn exec(container: &Container, process: &Beside, timeout: Duration) -> ProbeResult {
+    let launched = match container.run_beside(process, ChildStdio::null()).await {
         Ok(launched) => launched,
         Err(error) => return ProbeResult::Failure(error.to_string()),
     };

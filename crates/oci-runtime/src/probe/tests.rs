@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::connect::tcp_socket;
 use super::*;
 use crate::runtime::{CreateOptions, Launched};
-use crate::test_container::{TestContainer, process};
+use crate::test_container::TestContainer;
 
 mod addresses;
 mod charge;
@@ -63,8 +63,9 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
         test.container.start().await.unwrap();
+        let init = created.process.pid();
         let attempt = async |arguments: &[&str], timeout| {
-            within(exec(&test.container, "gate", &process(arguments), timeout)).await
+            within(exec(&test.container, &test.beside(init, arguments), timeout)).await
         };
         assert_eq!(attempt(&["true"], TIMEOUT).await, ProbeResult::Success);
         assert_eq!(attempt(&["false"], TIMEOUT).await.to_string(), "exit status 1");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use own_sandbox::exec::ExecError;
 use thiserror::Error;
 
 use crate::bundle::BundleError;
@@ -144,6 +145,20 @@ pub enum RuntimeError {
         /// What is wrong with it.
         reason: String,
     },
+    /// podshim itself could not start a process in the container.
+    #[error("container {id:?}: {source}")]
+    Beside {
+        /// The container.
+        id: String,
+        /// What could not be done.
+        source: ExecError,
+    },
+    /// The container's processes are frozen, and a new one would be too.
+    #[error("container {id:?} is paused: no process can be started in it")]
+    Paused {
+        /// The container.
+        id: String,
+    },
     /// A file in the bundle that the command needs is unusable.
     #[error("OCI runtime {operation} of container {id:?}: {source}")]
     Bundle {
@@ -198,7 +213,7 @@ impl RuntimeError {
         match self {
             // A runtime that fails in an orderly way removes what it made. If the message is that the id is taken, the
             // container is not podshim's to delete.
-            Self::Failed { .. } | Self::Spawn { .. } => false,
+            Self::Failed { .. } | Self::Spawn { .. } | Self::Beside { .. } | Self::Paused { .. } => false,
             Self::Killed { .. }
             | Self::TimedOut { .. }
             | Self::Outlived { .. }

@@ -127,8 +127,10 @@ fn u2_an_exec_probe_ends_whatever_its_program_does() {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
         test.container.start().await.unwrap();
+        let init = created.process.pid();
         let attempt = async |script: &str, timeout| {
-            within(exec(&test.container, "gate", &process(&["sh", "-c", script]), timeout)).await.to_string()
+            let process = test.beside(init, &["sh", "-c", script]);
+            within(exec(&test.container, &process, timeout)).await.to_string()
         };
         let short = Duration::from_millis(300);
         for script in [

@@ -10,32 +10,14 @@
 #![no_std]
 #![no_main]
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::panic::PanicInfo;
 
-#[cfg(target_arch = "x86_64")]
-mod abi {
-    pub const WAIT4: u32 = 61;
-    pub const RT_SIGPROCMASK: u32 = 14;
-    pub const RT_SIGTIMEDWAIT: u32 = 128;
-    pub const PRCTL: u32 = 157;
-    pub const EXIT_GROUP: u32 = 231;
-    /// `AUDIT_ARCH_X86_64`.
-    pub const AUDIT_ARCH: u32 = 0xc000_003e;
-}
+use calls::abi::{AUDIT_ARCH, EXIT_GROUP, PRCTL, RT_SIGPROCMASK, RT_SIGTIMEDWAIT, WAIT4};
+use calls::{call, exit};
 
-#[cfg(target_arch = "aarch64")]
-mod abi {
-    pub const WAIT4: u32 = 260;
-    pub const RT_SIGPROCMASK: u32 = 135;
-    pub const RT_SIGTIMEDWAIT: u32 = 137;
-    pub const PRCTL: u32 = 167;
-    pub const EXIT_GROUP: u32 = 94;
-    /// `AUDIT_ARCH_AARCH64`.
-    pub const AUDIT_ARCH: u32 = 0xc000_00b7;
-}
-
-use abi::{AUDIT_ARCH, EXIT_GROUP, PRCTL, RT_SIGPROCMASK, RT_SIGTIMEDWAIT, WAIT4};
+#[expect(dead_code, reason = "the other program makes more calls")]
+mod calls;
 
 const PR_SET_DUMPABLE: usize = 4;
 const PR_SET_NAME: usize = 15;
@@ -54,38 +36,6 @@ const EINTR: isize = -4;
 global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call {main}", main = sym main);
 #[cfg(target_arch = "aarch64")]
 global_asm!(".globl _start", "_start:", "mov x29, xzr", "bl {main}", main = sym main);
-
-/// # Safety
-/// As the call's own.
-#[cfg(target_arch = "x86_64")]
-unsafe fn call(number: u32, arguments: [usize; 5]) -> isize {
-    let result: isize;
-    let [a, b, c, d, e] = arguments;
-    // SAFETY: the kernel clobbers rcx and r11 alone, and what the caller passes.
-    unsafe {
-        asm!(
-            "syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
-            in("r8") e, lateout("rcx") _, lateout("r11") _, options(nostack)
-        );
-    }
-    result
-}
-
-/// # Safety
-/// As the call's own.
-#[cfg(target_arch = "aarch64")]
-unsafe fn call(number: u32, arguments: [usize; 5]) -> isize {
-    let result: isize;
-    let [a, b, c, d, e] = arguments;
-    // SAFETY: the kernel clobbers nothing but the result and what the caller passes.
-    unsafe {
-        asm!(
-            "svc 0", in("x8") number as usize, inlateout("x0") a => result, in("x1") b, in("x2") c, in("x3") d,
-            in("x4") e, options(nostack)
-        );
-    }
-    result
-}
 
 /// `struct sock_filter`.
 #[repr(C)]
@@ -146,13 +96,6 @@ extern "C" fn main() -> ! {
             // SAFETY: no status is asked for.
             _ => while unsafe { call(WAIT4, [usize::MAX, 0, WNOHANG, 0, 0]) } > 0 {},
         }
-    }
-}
-
-fn exit(code: usize) -> ! {
-    loop {
-        // SAFETY: the process ends.
-        unsafe { call(EXIT_GROUP, [code, 0, 0, 0, 0]) };
     }
 }
 

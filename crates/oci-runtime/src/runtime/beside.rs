@@ -1,0 +1,104 @@
+//! A process beside a container's program: that of an `exec:` gate or of a hook.
+//!
+//! Owns who makes it: podshim itself, or the OCI runtime where the spec has what podshim does not do (`own_sandbox::exec`). A caller's
+//! exec is the OCI runtime's. May never try the one after the other: a step that failed would fail twice, and half of it may be done.
+
+use std::io;
+use std::rc::Rc;
+
+use cgroups::{Cgroup, Entrance, FreezeState};
+use own_sandbox::NotUnderstood;
+use own_sandbox::exec::{self, ExecError, Execs, Target};
+use processes::Process;
+use serde_json::Value;
+use streams::stdio::ChildStdio;
+
+use super::container::Container;
+use super::error::RuntimeError;
+use super::launch::Launched;
+
+/// Such processes of one container, without their commands. Clones share one spec.
+#[derive(Debug, Clone)]
+pub enum BesideSpec {
+    /// podshim makes them.
+    Own(Rc<Execs>),
+    /// The OCI runtime does: a process of the spec, as JSON.
+    OfRuntime(Rc<Value>),
+}
+
+impl BesideSpec {
+    /// What the container's spec says of them, and what of it is not podshim's.
+    pub fn of(
+        container: &Container,
+        spec: &Value,
+        keyring: own_sandbox::SessionKeyring,
+    ) -> (Self, Option<NotUnderstood>) {
+        match Execs::of(spec, container.id(), &container.runtime.binary, keyring) {
+            Ok(execs) => (Self::Own(Rc::new(execs)), None),
+            Err(not_understood) => (Self::OfRuntime(Rc::new(spec["process"].clone())), Some(not_understood)),
+        }
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Beside {
+    /// What all of the container's have.
+    pub spec: BesideSpec,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// The name that the OCI runtime gets for it, which no other process of the container has.
+    pub id: String,
+    /// The container's init.
+    pub init: Rc<Process>,
+    /// Its groups; `None` if the init was gone before they could be looked up.
+    pub cgroup: Option<Rc<Cgroup>>,
+}
+
+impl Container {
+    /// Runs a process beside the container's program: same user, environment and restrictions (DESIGN §6). It may have ended already.
+    ///
+    /// Also works in a created container (XP-1). Not cancel-safe: run it with `spawn_local`, or the process goes on unwatched.
+    ///
+    /// # Errors
+    /// The container has ended, is frozen, or has no such program.
+    pub async fn run_beside(&self, beside: &Beside, stdio: ChildStdio) -> Result<Launched, RuntimeError> {
+        match &beside.spec {
+            BesideSpec::Own(execs) => self.own_exec(execs, beside, stdio).await,
+            BesideSpec::OfRuntime(process) => {
+                let mut process = Value::clone(process);
+                process["args"] = beside.command.as_slice().into();
+                process["terminal"] = false.into();
+                self.exec(&beside.id, process.to_string().as_bytes(), stdio, None).await
+            }
+        }
+    }
+
+    async fn own_exec(
+        &self,
+        execs: &Execs,
+        beside: &Beside,
+        stdio: ChildStdio,
+    ) -> Result<Launched, RuntimeError> {
+        let failed = |source| RuntimeError::Beside { id: self.id.to_string(), source };
+        let prepare = |error| failed(ExecError::Prepare(error));
+        let gone = || prepare(io::ErrorKind::NotFound.into());
+        let cgroup = beside.cgroup.as_deref().ok_or_else(gone)?;
+        // As runc: a process that enters a frozen group is frozen on its way.
+        if cgroup.freeze_state() != FreezeState::Thawed {
+            return Err(RuntimeError::Paused { id: self.id.to_string() });
+        }
+        let entrance = Entrance::of(cgroup, beside.init.pid()).map_err(prepare)?;
+        let request = execs.request(&beside.command).map_err(|error| prepare(io::Error::other(error)))?;
+        let target = Target { init: &beside.init, entrance: &entrance };
+        let ChildStdio { stdin, stdout, stderr, excess: _, lent } = stdio;
+        let streams = [stdin.into(), stdout.into(), stderr.into()];
+        let started = exec::start(self.reaper(), &request, target, streams).await;
+        drop(lent);
+        let exec::Started { process, exit } = started.map_err(failed)?;
+        Ok(Launched { process, exit, runtime_init: None })
+    }
+}
+
+#[cfg(test)]
+mod tests;

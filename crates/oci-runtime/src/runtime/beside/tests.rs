@@ -1,0 +1,218 @@
+//! podshim's own exec beside that of the OCI runtime: what a process can see of itself, and what others can see of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
+
+use processes::SignalNumber;
+use serde_json::{Value, json};
+use test_support::{run, until, within};
+
+use super::*;
+use crate::runtime::CreateOptions;
+use crate::test_container::TestContainer;
+
+/// All that a program sees of itself, but what differs for each process.
+const LOOK: &str = r#"
+exec > /tmp/$0 2>&1
+differs='^(State|Pid|PPid|Tgid|NStgid|NSpid|NSpgid|NSsid|SigQ|Vm|Rss|Hugetlb|voluntary|nonvoluntary)'
+grep -vE "$differs" /proc/$$/status
+for file in limits cgroup mountinfo oom_score_adj loginuid attr/current timerslack_ns personality coredump_filter; do
+    echo "$file"; cat /proc/$$/$file
+done
+for kind in cgroup ipc mnt net pid user uts; do readlink /proc/$$/ns/$kind; done
+echo "in a group and a session of its own, with that parent and terminal:"
+awk '{ print ($1 == $5), ($1 == $6), $4, $7 }' /proc/$$/stat
+grep "_ses.$1:" /proc/keys | awk '{ print $2, $5, $6, $7, $8, $9 }'
+umask; pwd; id; env; tty; readlink /proc/$$/cwd; readlink /proc/$$/root
+echo "open:"; for file in /proc/$$/fd/*; do if [ -e $file ]; then echo "${file##*/}"; fi; done
+"#;
+
+/// Runs `LOOK` by both ways in a container of that spec, and returns what each has seen.
+async fn both(adjust: impl FnOnce(&mut Value)) -> [String; 2] {
+    let test = TestContainer::new(&["sleep", "1000"], adjust);
+    let root = test.container.bundle().rootfs();
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o777)).unwrap();
+    for applet in ["grep", "awk"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let (created, _) = test.start().await;
+    let mut seen = Vec::new();
+    for way in ["own", "runtime"] {
+        let mut beside = test.beside(created.process.pid(), &["sh", "-c", LOOK, way, test.container.id()]);
+        if way == "runtime" {
+            let spec: Value =
+                serde_json::from_slice(&fs::read(test.container.bundle().spec_path()).unwrap()).unwrap();
+            beside.spec = BesideSpec::OfRuntime(Rc::new(spec["process"].clone()));
+        } else {
+            assert!(matches!(beside.spec, BesideSpec::Own(_)), "{beside:?}");
+        }
+        let launched = within(test.container.run_beside(&beside, ChildStdio::null())).await.unwrap();
+        assert_eq!(within(launched.exit).await.code, 0, "{way}");
+        seen.push(test.read(&format!("tmp/{way}")));
+    }
+    created.process.signal(SignalNumber::KILL).unwrap();
+    within(created.exit).await;
+    seen.try_into().unwrap()
+}
+
+fn assert_same([own, runtime]: [String; 2]) {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let (own, runtime) = (lines(&own), lines(&runtime));
+    let more: Vec<_> = own.iter().filter(|line| !runtime.contains(line)).collect();
+    let less: Vec<_> = runtime.iter().filter(|line| !own.contains(line)).collect();
+    assert!(more.is_empty() && less.is_empty(), "podshim's own: {more:#?}\nthe OCI runtime's: {less:#?}");
+    assert_eq!(own, runtime);
+    assert!(own.len() > 60, "{own:#?}");
+}
+
+#[test]
+fn a_process_of_root_sees_what_the_runtimes_sees() {
+    run(async { assert_same(both(|_| {}).await) });
+}
+
+#[test]
+fn a_restricted_process_sees_what_the_runtimes_sees() {
+    run(async {
+        let seen = both(|spec| {
+            let process = &mut spec["process"];
+            process["user"] = json!({"uid": 1000, "gid": 100, "additionalGids": [7, 8]});
+            process["capabilities"] = json!({
+                "bounding": ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE"],
+                "effective": ["CAP_NET_BIND_SERVICE"],
+                "permitted": ["CAP_NET_BIND_SERVICE"],
+                "inheritable": ["CAP_NET_BIND_SERVICE"],
+                "ambient": ["CAP_NET_BIND_SERVICE"],
+            });
+            process["noNewPrivileges"] = true.into();
+            process["oomScoreAdj"] = 500.into();
+            process["rlimits"] = json!([
+                {"type": "RLIMIT_NOFILE", "soft": 100, "hard": 200},
+                {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+            ]);
+            process["cwd"] = "/tmp".into();
+            process["env"] = json!(["Z=last", "PATH=/nothing:relative:/bin", "A=first\nsecond"]);
+        });
+        assert_same(seen.await);
+    });
+}
+
+#[test]
+fn a_process_of_a_user_namespace_sees_what_the_runtimes_sees() {
+    run(async {
+        let seen = both(|spec| {
+            let map = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+            spec["linux"]["uidMappings"] = map.clone();
+            spec["linux"]["gidMappings"] = map;
+            spec["linux"]["namespaces"]
+                .as_array_mut()
+                .unwrap()
+                .extend([json!({"type": "user"}), json!({"type": "cgroup"})]);
+            spec["process"]["capabilities"] =
+                json!({"bounding": ["CAP_KILL"], "permitted": ["CAP_KILL"], "effective": ["CAP_KILL"]});
+        });
+        assert_same(seen.await);
+    });
+}
+
+/// What cannot be started is an error with its name, and nothing of it is left.
+#[test]
+fn a_failure_names_its_step_and_leaves_nothing() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |spec| {
+            spec["process"]["cwd"] = "/tmp".into();
+        });
+        let (created, cgroup) = test.start().await;
+        let init = created.process.pid();
+        let attempt = async |command: &[&str]| {
+            let beside = test.beside(init, command);
+            let result = within(test.container.run_beside(&beside, ChildStdio::null())).await;
+            result.map(drop).unwrap_err().to_string()
+        };
+        let id = test.container.id().to_owned();
+        let says = |words: &str| format!("container {id:?}: cannot {words}");
+        assert_eq!(
+            attempt(&["no-such"]).await,
+            says("execute \"no-such\": No such file or directory (os error 2)")
+        );
+        assert_eq!(attempt(&["/tmp"]).await, says("execute \"/tmp\": Permission denied (os error 13)"));
+        fs::remove_dir(test.container.bundle().rootfs().join("tmp")).unwrap();
+        let gone = attempt(&["true"]).await;
+        assert_eq!(gone, says("change to its working directory: No such file or directory (os error 2)"));
+        until(|| cgroup.pids().into_iter().eq([init])).await;
+        test.container.pause(Some(&cgroup)).await.unwrap();
+        assert!(attempt(&["true"]).await.ends_with("is paused: no process can be started in it"));
+        test.container.resume(Some(&cgroup)).await.unwrap();
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+        let ended = attempt(&["true"]).await;
+        assert!(ended.contains("os error 3") || ended.contains("not found"), "{ended}");
+    });
+}
+
+/// XP-1: also in a container whose init waits for its start.
+#[test]
+fn a_process_runs_in_a_container_that_is_held() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        let beside = test.beside(created.process.pid(), &["sh", "-c", "echo $$ > /tmp/here; exit 3"]);
+        let launched = within(test.container.run_beside(&beside, ChildStdio::null())).await.unwrap();
+        assert_eq!(within(launched.exit).await.code, 3);
+        assert!(test.read("tmp/here").trim().parse::<u32>().is_ok_and(|pid| pid < 100));
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
+
+/// CVE-2019-5736: what a container reaches by `/proc/<pid>/exe` of a process that is about to execute its program is not the node's,
+/// and cannot be changed.
+#[test]
+fn the_own_program_is_not_the_nodes_also_when_the_container_executes_it() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, _) = test.start().await;
+        let root = test.container.bundle().rootfs();
+        std::os::unix::fs::symlink("/proc/self/exe", root.join("bin/itself")).unwrap();
+        fs::write(root.join("bin/script"), "#!/proc/self/exe\n").unwrap();
+        fs::set_permissions(root.join("bin/script"), fs::Permissions::from_mode(0o755)).unwrap();
+        let shim = fs::metadata("/proc/self/exe").unwrap();
+        for command in ["itself", "script", "/proc/self/exe"] {
+            let beside = test.beside(created.process.pid(), &[command]);
+            let launched = within(test.container.run_beside(&beside, ChildStdio::null())).await.unwrap();
+            // podshim's program without orders.
+            assert_eq!(within(launched.exit).await.code, 1, "{command}");
+        }
+        assert_eq!(fs::metadata("/proc/self/exe").unwrap().len(), shim.len());
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
+
+/// A process in the container's pid namespace never has more rights than its program: the part with the shim's is done outside.
+#[test]
+fn no_process_of_the_shims_with_its_rights_is_seen_by_the_container() {
+    run(async {
+        let test = TestContainer::new(
+            &[
+                "sh",
+                "-c",
+                "while :; do for p in /proc/[0-9]*; do grep -sH CapEff $p/status; done; done > /tmp/seen",
+            ],
+            |_| {},
+        );
+        std::os::unix::fs::symlink("busybox", test.container.bundle().rootfs().join("bin/grep")).unwrap();
+        let (created, _) = test.start().await;
+        for _ in 0..40 {
+            let beside = test.beside(created.process.pid(), &["true"]);
+            let launched = within(test.container.run_beside(&beside, ChildStdio::null())).await.unwrap();
+            assert_eq!(within(launched.exit).await.code, 0);
+        }
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+        let seen = test.read("tmp/seen");
+        let rights = |line: &str| line.rsplit('\t').next().and_then(|set| u64::from_str_radix(set, 16).ok());
+        let most = seen.lines().filter_map(rights).max();
+        assert_eq!(most, Some(0), "the test's spec has no capabilities");
+    });
+}
