@@ -229,6 +229,9 @@ fn join(orders: &Orders) -> Result<(), Failure> {
         // SAFETY: no pointers.
         checked(unsafe { call(SETNS, [init, flags]) }, Step::Join)?;
     }
+    // The table of files of the program's process has room for what is open now (Linux 5.9).
+    // SAFETY: no pointers.
+    unsafe { call(CLOSE_RANGE, [orders.number(Number::Notes) as usize + 1, u32::MAX as usize, 0]) };
     let groups = [orders.number(Number::Group), orders.number(Number::GroupOfInit)];
     for group in groups.into_iter().filter(|group| *group != 0) {
         close(group as usize - 1);

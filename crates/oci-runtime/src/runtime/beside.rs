@@ -81,7 +81,10 @@ impl Container {
         stdio: ChildStdio,
     ) -> Result<Launched, RuntimeError> {
         let failed = |source| RuntimeError::Beside { id: self.id.to_string(), source };
-        let prepare = |error| failed(ExecError::Prepare(error));
+        let prepare = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => RuntimeError::Ended { id: self.id.to_string() },
+            _ => failed(ExecError::Prepare(error)),
+        };
         let gone = || prepare(io::ErrorKind::NotFound.into());
         let cgroup = beside.cgroup.as_deref().ok_or_else(gone)?;
         // As runc: a process that enters a frozen group is frozen on its way.
@@ -95,7 +98,11 @@ impl Container {
         let streams = [stdin.into(), stdout.into(), stderr.into()];
         let started = exec::start(self.reaper(), &request, target, streams).await;
         drop(lent);
-        let exec::Started { process, exit } = started.map_err(failed)?;
+        let exec::Started { process, exit } = started.map_err(|error| match error {
+            ExecError::Prepare(error) => prepare(error),
+            error if beside.init.is_running() => failed(error),
+            _ => RuntimeError::Ended { id: self.id.to_string() },
+        })?;
         Ok(Launched { process, exit, runtime_init: None })
     }
 }

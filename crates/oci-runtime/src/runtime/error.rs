@@ -153,6 +153,12 @@ pub enum RuntimeError {
         /// What could not be done.
         source: ExecError,
     },
+    /// The container's init has ended, and all its processes end with it.
+    #[error("container {id:?} has ended: no process can be started in it")]
+    Ended {
+        /// The container.
+        id: String,
+    },
     /// The container's processes are frozen, and a new one would be too.
     #[error("container {id:?} is paused: no process can be started in it")]
     Paused {
@@ -213,7 +219,11 @@ impl RuntimeError {
         match self {
             // A runtime that fails in an orderly way removes what it made. If the message is that the id is taken, the
             // container is not podshim's to delete.
-            Self::Failed { .. } | Self::Spawn { .. } | Self::Beside { .. } | Self::Paused { .. } => false,
+            Self::Failed { .. }
+            | Self::Spawn { .. }
+            | Self::Beside { .. }
+            | Self::Paused { .. }
+            | Self::Ended { .. } => false,
             Self::Killed { .. }
             | Self::TimedOut { .. }
             | Self::Outlived { .. }

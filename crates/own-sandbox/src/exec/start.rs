@@ -144,7 +144,7 @@ fn spawn(
     target: Target<'_>,
     [stdin, stdout, stderr]: [Stdio; 3],
 ) -> io::Result<(Child, File)> {
-    let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+    let gone = || io::Error::from(io::ErrorKind::NotFound);
     let init = target.init.pidfd().ok_or_else(gone)?;
     let program = program::open(EXEC, c"exec", "")?;
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
