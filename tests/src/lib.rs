@@ -34,6 +34,7 @@ pub mod inventory;
 pub mod kubelet;
 pub mod leftovers;
 pub mod pod;
+pub mod processor_time;
 pub mod program;
 pub mod static_pod;
 pub mod task;

@@ -20,7 +20,7 @@ use node_state::paths::STATE_ROOT;
 use node_state::places::place;
 use node_state::totals::add_to_totals;
 use oci_runtime::bundle::{Bundle, BundleError};
-use own_sandbox::Pins;
+use own_processes::Pins;
 use shim_service::cri::{SANDBOX_NAME, SANDBOX_NAMESPACE};
 use shim_service::options::OptionsError;
 use thiserror::Error;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use own_sandbox::SessionKeyring;
+use own_processes::SessionKeyring;
 
 /// What environment the runtime is called with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

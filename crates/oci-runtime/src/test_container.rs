@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use cgroups::{Cgroup, CgroupDriver};
 use nix::unistd::Pid;
-use own_sandbox::SessionKeyring;
+use own_processes::SessionKeyring;
 use processes::Process;
 use processes::reaper::Reaper;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Starts processes, waits for them and signals them, for the whole shim.
 //!
-//! What has a reason of its own does it elsewhere: the sandbox's clone (own-sandbox), the holder of a user namespace for a mount
+//! What has a reason of its own does it elsewhere: the sandbox's clone (own-processes), the holder of a user namespace for a mount
 //! (mounts), an OCI runtime's process group that hangs (oci-runtime), and the programs that are not the shim (delete, the command).
 //!
 //! Owns the one reaper, the process as a value (pid and pidfd), and helpers: processes of podshim's own for one job that may hang.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Maker;
-use own_sandbox::{NotUnderstood, SandboxRequest};
+use own_processes::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
 use pod_spec::{InvalidPlan, Parsed, Plan, SandboxMaker, kruise};
 use thiserror::Error;

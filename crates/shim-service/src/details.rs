@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use mounts::RootfsMount;
 use oci_runtime::runtime::{CheckpointOptions, RootSwitch};
-use own_sandbox::SessionKeyring;
+use own_processes::SessionKeyring;
 use pod_lifecycle::Origin;
 use streams::stdio::StreamOwner;
 

@@ -17,7 +17,7 @@ use error::SandboxError;
 use nix::sys::statfs::{NSFS_MAGIC, statfs};
 use nix::unistd::Pid;
 use oci_runtime::spec::Spec;
-use own_sandbox::{Pins, PinsRequest};
+use own_processes::{Pins, PinsRequest};
 use pod_lifecycle::{ContainerId, Status, View, WallTime};
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::probe::Prober;
 use oci_runtime::runtime::{Beside, BesideSpec, Container, GiveUp};
-use own_sandbox::NotUnderstood;
+use own_processes::NotUnderstood;
 use pod_lifecycle::{ExecId, Failure, OpId, RequestId, Target};
 use processes::Process;
 use serde_json::Value;

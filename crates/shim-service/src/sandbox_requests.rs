@@ -7,7 +7,7 @@ use cgroups::Cgroup;
 use nix::unistd::Pid;
 use node_state::entry::Entry;
 use oci_runtime::bundle::Bundle;
-use own_sandbox::slice_path;
+use own_processes::slice_path;
 use pod_lifecycle::{ContainerId, Operation, Outcome, Refusal, RefusalKind, Target, WallTime};
 use pod_spec::Signal;
 use processes::reaper;

@@ -190,7 +190,7 @@ const UNSAFE: [&str; 9] = [
     "cgroups",
     "streams",
     "mounts",
-    "own-sandbox",
+    "own-processes",
     "oci-runtime",
     "containerd-shim-podshim-v2",
     "e2e",

@@ -15,7 +15,7 @@ const MOST_LINES: usize = 60;
 const LONGER: [&str; 6] = [
     "crates/manifests/src/check/plan_against_manifest.rs: check_container",
     "crates/manifests/src/translate/native.rs: change",
-    "crates/own-sandbox/src/steps.rs: act",
+    "crates/own-processes/src/steps.rs: act",
     "crates/pod-lifecycle/src/handlers/kill.rs: kill_member",
     "crates/podshim/src/events.rs: sentence",
     "crates/shim-service/src/notice.rs: publish",

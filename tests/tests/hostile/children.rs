@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::cri::ContainerState;
 use e2e::pod::PidNamespace;
+use e2e::processor_time::{processor_time, time_inside};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, PROMPT, ensure_serving};
 
 /// A process that asks its parent to trace it (PTRACE_TRACEME) stops at each signal, and waitid(2) reports that to its parent as it does
 /// an exit. Podshim took it for one, and the task was stopped for containerd and lived on.

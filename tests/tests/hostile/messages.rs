@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;
+use e2e::processor_time::{processor_time, time_inside};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use nix::unistd::Pid;
 
-use crate::support::{EndsWithTest, PROMPT, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, PROMPT, ensure_serving};
 
 /// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {

@@ -6,11 +6,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::processor_time::{processor_time, time_inside};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::support::{EndsWithTest, ensure_serving, processor_time, time_inside};
+use crate::support::{EndsWithTest, ensure_serving};
 
 const WINDOW: Duration = Duration::from_secs(8);
 /// What the shim may use in a window: its questions and what its helpers do before they are in the container.

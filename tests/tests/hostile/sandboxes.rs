@@ -28,7 +28,7 @@ const ATTEMPTS: &str = "
 async fn a_container_reaches_nothing_through_the_sandbox_of_its_pod() -> Result<()> {
     let node = Containerd::start().await?;
     node.write_node_file("sandbox = \"own\"").await?;
-    let mut pod = Pod::new("own-sandbox")
+    let mut pod = Pod::new("own-processes")
         .pid_namespace(PidNamespace::Pod)
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)

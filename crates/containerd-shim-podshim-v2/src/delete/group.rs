@@ -17,7 +17,7 @@ use mounts::unmount_rootfs;
 use node_state::paths::NODE_FILE;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::{Container, DeleteMode};
-use own_sandbox::is_recorded;
+use own_processes::is_recorded;
 use pod_spec::{Node, Plan, Role, kruise};
 use processes::SignalNumber;
 use processes::reaper::Reaper;

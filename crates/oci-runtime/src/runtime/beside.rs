@@ -1,14 +1,16 @@
 //! A process beside a container's program: that of an `exec:` gate or of a hook.
 //!
-//! Owns who makes it: podshim itself, or the OCI runtime where the spec has what podshim does not do (`own_sandbox::exec`). A caller's
+//! Owns who makes it: podshim itself, or the OCI runtime where the spec has what podshim does not do (`own_processes::exec`). A caller's
 //! exec is the OCI runtime's. May never try the one after the other: a step that failed would fail twice, and half of it may be done.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
 use cgroups::{Cgroup, Entrance, FreezeState};
-use own_sandbox::NotUnderstood;
-use own_sandbox::exec::{self, ExecError, Execs, Target};
+use nix::unistd::Pid;
+use own_processes::NotUnderstood;
+use own_processes::exec::{self, ExecError, ExecProgram, Execs, Target};
 use processes::Process;
 use serde_json::Value;
 use streams::stdio::ChildStdio;
@@ -21,9 +23,32 @@ use super::launch::Launched;
 #[derive(Debug, Clone)]
 pub enum BesideSpec {
     /// podshim makes them.
-    Own(Rc<Execs>),
+    Own(Rc<OwnExecs>),
     /// The OCI runtime does: a process of the spec, as JSON.
     OfRuntime(Rc<Value>),
+}
+
+/// What podshim's own have in common.
+#[derive(Debug)]
+pub struct OwnExecs {
+    execs: Execs,
+    program: ExecProgram,
+    /// Into the groups of v1 of that init, which stay the same. A container of v2 may make groups of its own and move its init.
+    entrance: RefCell<Option<(Pid, Rc<Entrance>)>>,
+}
+
+impl OwnExecs {
+    fn entrance(&self, cgroup: &Cgroup, init: Pid) -> io::Result<Rc<Entrance>> {
+        if let Some((of, entrance)) = &*self.entrance.borrow()
+            && *of == init
+            && matches!(cgroup, Cgroup::V1(_))
+        {
+            return Ok(entrance.clone());
+        }
+        let entrance = Rc::new(Entrance::of(cgroup, init)?);
+        self.entrance.replace(Some((init, entrance.clone())));
+        Ok(entrance)
+    }
 }
 
 impl BesideSpec {
@@ -31,10 +56,13 @@ impl BesideSpec {
     pub fn of(
         container: &Container,
         spec: &Value,
-        keyring: own_sandbox::SessionKeyring,
+        keyring: own_processes::SessionKeyring,
     ) -> (Self, Option<NotUnderstood>) {
         match Execs::of(spec, container.id(), &container.runtime.binary, keyring) {
-            Ok(execs) => (Self::Own(Rc::new(execs)), None),
+            Ok(execs) => {
+                let (program, entrance) = (ExecProgram::default(), RefCell::default());
+                (Self::Own(Rc::new(OwnExecs { execs, program, entrance })), None)
+            }
             Err(not_understood) => (Self::OfRuntime(Rc::new(spec["process"].clone())), Some(not_understood)),
         }
     }
@@ -64,7 +92,7 @@ impl Container {
     /// The container has ended, is frozen, or has no such program.
     pub async fn run_beside(&self, beside: &Beside, stdio: ChildStdio) -> Result<Launched, RuntimeError> {
         match &beside.spec {
-            BesideSpec::Own(execs) => self.own_exec(execs, beside, stdio).await,
+            BesideSpec::Own(own) => self.own_exec(own, beside, stdio).await,
             BesideSpec::OfRuntime(process) => {
                 let mut process = Value::clone(process);
                 process["args"] = beside.command.as_slice().into();
@@ -76,7 +104,7 @@ impl Container {
 
     async fn own_exec(
         &self,
-        execs: &Execs,
+        own: &OwnExecs,
         beside: &Beside,
         stdio: ChildStdio,
     ) -> Result<Launched, RuntimeError> {
@@ -91,9 +119,9 @@ impl Container {
         if cgroup.freeze_state() != FreezeState::Thawed {
             return Err(RuntimeError::Paused { id: self.id.to_string() });
         }
-        let entrance = Entrance::of(cgroup, beside.init.pid()).map_err(prepare)?;
-        let request = execs.request(&beside.command).map_err(|error| prepare(io::Error::other(error)))?;
-        let target = Target { init: &beside.init, entrance: &entrance };
+        let entrance = own.entrance(cgroup, beside.init.pid()).map_err(prepare)?;
+        let request = own.execs.request(&beside.command).map_err(|error| prepare(io::Error::other(error)))?;
+        let target = Target { init: &beside.init, entrance: &entrance, program: &own.program };
         let ChildStdio { stdin, stdout, stderr, excess: _, lent } = stdio;
         let streams = [stdin.into(), stdout.into(), stderr.into()];
         let started = exec::start(self.reaper(), &request, target, streams).await;

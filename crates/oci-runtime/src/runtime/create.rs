@@ -1,6 +1,6 @@
 //! `create`.
 
-use own_sandbox::SessionKeyring;
+use own_processes::SessionKeyring;
 use streams::stdio::ChildStdio;
 
 use super::command::{Arguments, Streams};

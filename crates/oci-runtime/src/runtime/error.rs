@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use own_sandbox::exec::ExecError;
+use own_processes::exec::ExecError;
 use thiserror::Error;
 
 use crate::bundle::BundleError;

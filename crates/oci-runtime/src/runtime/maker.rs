@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use own_sandbox::SandboxRequest;
+use own_processes::SandboxRequest;
 
 /// Who makes the processes of a container.
 #[derive(Debug, Clone)]

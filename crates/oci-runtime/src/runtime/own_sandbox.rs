@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use cgroups::abandoned::remove_abandoned;
 use cgroups::{Cgroup, CgroupDriver, FreezeState};
 use nix::unistd::Pid;
-use own_sandbox::{
+use own_processes::{
     CgroupEntry, CgroupsPath, ChildSetup, Groups, MakeError, Record, SandboxRequest, SessionKeyring, barrier,
     end_scope, scope_at, understood,
 };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use cgroups::Cgroup;
-use own_sandbox::NotUnderstood;
+use own_processes::NotUnderstood;
 use serde_json::Value;
 use streams::stdio::ChildStdio;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use own_sandbox::{PodRoot, Sharing};
+use own_processes::{PodRoot, Sharing};
 use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::{Message, UnknownValueRef};

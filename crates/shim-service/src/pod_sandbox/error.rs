@@ -5,7 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use own_sandbox::{NotUnderstood, PinsError};
+use own_processes::{NotUnderstood, PinsError};
 use thiserror::Error;
 
 /// The message that describes a pod.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::Pid;
-use own_sandbox::{Pins, Sharing};
+use own_processes::{Pins, Sharing};
 use pod_spec::kruise;
 use serde_json::{Value, json};
 

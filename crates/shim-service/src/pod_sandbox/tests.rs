@@ -1,5 +1,5 @@
 use containerd_shim_protos::sandbox_api::CreateSandboxRequest;
-use own_sandbox::{PodRoot, Sharing};
+use own_processes::{PodRoot, Sharing};
 use protobuf::well_known_types::any::Any;
 use serde_json::{Value, json};
 

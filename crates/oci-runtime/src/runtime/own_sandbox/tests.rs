@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cgroups::cgroup_mounts;
-use own_sandbox::NotUnderstood;
+use own_processes::NotUnderstood;
 use processes::SignalNumber;
 use processes::reaper::ExitWatch;
 use serde_json::{Value, json};

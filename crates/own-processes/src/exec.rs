@@ -9,4 +9,4 @@ mod request;
 mod start;
 
 pub use request::{ExecRequest, Execs};
-pub use start::{ExecError, Started, Target, start};
+pub use start::{ExecError, ExecProgram, Started, Target, start};

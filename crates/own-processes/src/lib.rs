@@ -1,4 +1,4 @@
-//! The sandbox of a pod, made by the shim itself instead of the OCI runtime.
+//! What the shim makes itself instead of the OCI runtime: the sandbox of a pod, and the processes of gates and hooks (`exec`).
 //!
 //! A sandbox is a process that does nothing: it keeps namespaces, and reaps. The OCI runtime takes a hundred milliseconds
 //! of a processor for it, and its program comes from an image. This takes a few, and its program is a part of the shim.

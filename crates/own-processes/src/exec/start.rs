@@ -3,6 +3,7 @@
 //! Owns one start, from the orders to the process, or to an error behind which no process is left. Never waits for what a container can
 //! delay: the program does, and says so.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -30,6 +31,22 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// More than all notes of one start.
 const NOTES_LONGEST: u64 = 1024;
 
+/// podshim's program in memory, from the first start of a container's to the container's end: it is written once.
+#[derive(Debug, Default)]
+pub struct ExecProgram(OnceCell<File>);
+
+impl ExecProgram {
+    fn file(&self) -> io::Result<&File> {
+        match self.0.get() {
+            Some(file) => Ok(file),
+            None => {
+                let file = program::open(EXEC, c"exec", "")?;
+                Ok(self.0.get_or_init(|| file))
+            }
+        }
+    }
+}
+
 /// Which container, by its init, and where its processes go.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'container> {
@@ -37,6 +54,8 @@ pub struct Target<'container> {
     pub init: &'container Process,
     /// Its groups.
     pub entrance: &'container Entrance,
+    /// Which goes there.
+    pub program: &'container ExecProgram,
 }
 
 /// A process that executes its program.
@@ -146,7 +165,7 @@ fn spawn(
 ) -> io::Result<(Child, File)> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let init = target.init.pidfd().ok_or_else(gone)?;
-    let program = program::open(EXEC, c"exec", "")?;
+    let program = target.program.file()?;
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let groups =
         target.entrance.groups.iter().map(|group| open_group(group)).collect::<io::Result<Vec<_>>>()?;

@@ -36,7 +36,8 @@ global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x0, sp", "bl {main}
 
 const AT_FDCWD: usize = -100_isize as usize;
 const O_RDONLY_NONBLOCK_CLOEXEC: usize = 0o2_004_000;
-const O_WRONLY_CLOEXEC: usize = 0o2_000_001;
+/// A process of the container may have a lease on a file of its groups: then this fails at once.
+const O_WRONLY_NONBLOCK_CLOEXEC: usize = 0o2_004_001;
 const F_SETFD: usize = 2;
 const F_DUPFD_CLOEXEC: usize = 1030;
 const FD_CLOEXEC: usize = 1;
@@ -589,7 +590,7 @@ fn write_if_any(path: &'static str, text: Line, step: Step) -> Result<(), Failur
 fn write(folder: usize, path: Line, text: Line) -> isize {
     // SAFETY: the kernel reads the path and the text.
     unsafe {
-        let file = call(OPENAT, [folder, path.0.addr(), O_WRONLY_CLOEXEC]);
+        let file = call(OPENAT, [folder, path.0.addr(), O_WRONLY_NONBLOCK_CLOEXEC]);
         if file < 0 {
             return file;
         }
