@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use super::request::ExecRequest;
 
-#[path = "../../programs/orders.rs"]
+#[path = "../../programs/exec/form.rs"]
 mod form;
 
 use form::{FAILED, MADE, MOVED, NOTE, NUMBERS, Number, STEPS, Step, TEXTS, Text};
@@ -87,7 +87,7 @@ pub(super) fn notes(bytes: &[u8]) -> impl Iterator<Item = Note> {
             MADE => Note::Made(Pid::from_raw(number)),
             failed => {
                 let step = STEPS.into_iter().find(|step| *step as u32 | FAILED == failed);
-                Note::Failed(step.map_or("do what it was told", words), number)
+                Note::Failed(step.map_or("do what was asked", words), number)
             }
         })
     })
@@ -133,7 +133,7 @@ mod tests {
                 Note::Moved(Pid::from_raw(7)),
                 Note::Made(Pid::from_raw(8)),
                 Note::Failed("execute", libc::ENOENT),
-                Note::Failed("do what it was told", 1),
+                Note::Failed("do what was asked", 1),
             ]
         );
         let numbers: Vec<_> = STEPS.iter().map(|step| *step as usize).collect();

@@ -40,7 +40,7 @@ const OF_PROCESS: [&str; 11] = [
 ];
 const OF_USER: [&str; 3] = ["additionalGids", "gid", "uid"];
 const OF_CAPABILITIES: [&str; 5] = ["ambient", "bounding", "effective", "inheritable", "permitted"];
-/// What says nothing about a further process: groups, mounts and devices are there. Not `seccomp`, whose filter each process gets anew.
+/// What says nothing about a further process: groups, mounts and devices are there. Not `seccomp`, whose filter each process gets when it is made.
 const OF_LINUX: [&str; 12] = [
     "cgroupsPath",
     "devices",

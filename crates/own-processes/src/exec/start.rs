@@ -111,10 +111,10 @@ pub async fn start(
     let permit = reaper.spawn_permit().await;
     let (child, reader) = spawn(reaper, request, target, streams)?;
     drop(permit);
-    let heard = tokio::time::timeout(LIMIT, all_notes(reader)).await;
+    let answer = tokio::time::timeout(LIMIT, all_notes(reader)).await;
     let command =
         || request.arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let notes = match heard {
+    let notes = match answer {
         Ok(notes) => notes?,
         Err(_) => {
             let _ = child.process.signal(SignalNumber::KILL);

@@ -16,7 +16,7 @@ use crate::test_container::{TestContainer, runtime_binary};
 const NOT_OF_CRUN: &str = "not of crun: ";
 
 /// All that a program sees of itself, but what differs for each process.
-const LOOK: &str = r#"
+const SHOW: &str = r#"
 exec > /tmp/$0 2>&1
 differs='^(State|Pid|PPid|Tgid|NStgid|NSpid|NSpgid|NSsid|SigQ|Vm|Rss|Hugetlb|voluntary|nonvoluntary)'
 grep -vE "$differs" /proc/$$/status
@@ -31,7 +31,7 @@ umask; pwd; id; env; tty; readlink /proc/$$/cwd; readlink /proc/$$/root
 echo "open:"; for file in /proc/$$/fd/*; do if [ -e $file ]; then echo "${file##*/}"; fi; done
 "#;
 
-/// Runs `LOOK` by both ways in a container of that spec, and returns what each has seen.
+/// Runs `SHOW` by both ways in a container of that spec, and returns what each has seen.
 async fn both(adjust: impl FnOnce(&mut Value)) -> [String; 2] {
     let test = TestContainer::new(&["sleep", "1000"], adjust);
     let root = test.container.bundle().rootfs();
@@ -42,7 +42,7 @@ async fn both(adjust: impl FnOnce(&mut Value)) -> [String; 2] {
     let (created, _) = test.start().await;
     let mut seen = Vec::new();
     for way in ["own", "runtime"] {
-        let mut beside = test.beside(created.process.pid(), &["sh", "-c", LOOK, way, test.container.id()]);
+        let mut beside = test.beside(created.process.pid(), &["sh", "-c", SHOW, way, test.container.id()]);
         if way == "runtime" {
             let spec: Value =
                 serde_json::from_slice(&fs::read(test.container.bundle().spec_path()).unwrap()).unwrap();

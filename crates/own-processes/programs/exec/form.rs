@@ -1,4 +1,4 @@
-//! The form of what `exec.rs` is told, and of what it says. The shim writes the one and reads the other with the same numbers.
+//! The form of the program's orders, and of its notes. The shim writes the one and reads the other with the same numbers.
 //!
 //! Orders are a file in memory: numbers of eight bytes as the machine has them, then texts that end with a NUL byte. First come those
 //! that are always there, each in its place, then lists whose lengths are among them.
