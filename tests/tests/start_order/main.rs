@@ -5,6 +5,7 @@
 
 mod after;
 mod annotations;
+mod gate_processes;
 mod gates;
 mod gates_notified;
 mod gates_probed;
