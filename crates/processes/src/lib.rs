@@ -14,5 +14,5 @@ mod process;
 
 pub use self::process::{
     ExecOutcome, ExecutableIdentity, InvalidSignalNumber, Process, SignalDelivery, SignalNumber,
-    disable_huge_pages, open_files_before, processor_time, use_all_open_files,
+    disable_huge_pages, open_files_before, processor_time, thread_processor_time, use_all_open_files,
 };

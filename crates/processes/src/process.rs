@@ -136,6 +136,12 @@ pub fn processor_time() -> Duration {
     used.map(Duration::from).unwrap_or_default()
 }
 
+/// The processor time that the calling thread has used.
+pub fn thread_processor_time() -> Duration {
+    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    used.map(Duration::from).unwrap_or_default()
+}
+
 /// The same of another process; `None` if there is no such process.
 pub(crate) fn processor_time_of(pid: Pid) -> Option<Duration> {
     ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime).map(Duration::from).ok()

@@ -224,6 +224,11 @@ impl Reaper {
         HeldPids(self.table.clone())
     }
 
+    /// This thread has used so much for what this handle's processes are started for.
+    pub fn spend(&self, used: Duration) {
+        self.table.borrow_mut().charge(self.charge, used);
+    }
+
     /// A handle whose processes are all charged to `charge`.
     pub fn charged_to(&self, charge: Charge) -> Self {
         Self { charge, ..self.clone() }

@@ -200,6 +200,9 @@ async fn h1_n3_a_shim_that_is_killed_meanwhile_is_seen_to_be_dead_and_its_pod_en
     .await?;
     // As a kubelet does: containerd 2.1 removes no container that it has not seen end.
     wait::at_most(PROMPT, "the pod's stop", pod.stop_sandbox()).await?;
+    for name in ["holder", "other"] {
+        pod.wait_exited(name, PROMPT).await?;
+    }
     wait::at_most(PROMPT, "the end of the pod", pod.remove()).await?;
     wait::until("the end of the shim", PROMPT, async || Ok((!is_alive(shim)).then_some(()))).await
 }

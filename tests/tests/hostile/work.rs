@@ -74,7 +74,7 @@ async fn ensure_bounded(node: &Containerd, pod: &RunningPod<'_>, begun: Instant)
     );
     println!("since its beginning: {all:?} in {since_then:?}");
     ensure!(all <= AT_ONCE + since_then / SHARE, "{all:?} in {since_then:?}");
-    ensure!(own <= MOST_OF_ITS_OWN, "{own:?} of its own in {WINDOW:?}");
+    ensure!(own <= MOST_OF_ITS_OWN * pace(), "{own:?} of its own in {WINDOW:?}");
     ensure!(called + own >= Duration::from_millis(200), "{called:?} and {own:?}: nothing was done at all");
     Ok(())
 }

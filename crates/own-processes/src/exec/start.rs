@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, pipe2};
 use processes::reaper::{Child, ExitWatch, Reaper};
-use processes::{Process, SignalNumber};
+use processes::{Process, SignalNumber, thread_processor_time};
 use thiserror::Error;
 use threads::async_file;
 use tokio::io::Interest;
@@ -109,7 +109,10 @@ pub async fn start(
     // Before the first process: the last one may end before its pid is read.
     let subscription = reaper.subscribe();
     let permit = reaper.spawn_permit().await;
+    // The fork is a good part of what it costs: a pod with many gates pays for that too.
+    let used = thread_processor_time();
     let (child, reader) = spawn(reaper, request, target, streams)?;
+    reaper.spend(thread_processor_time().saturating_sub(used));
     drop(permit);
     let answer = tokio::time::timeout(LIMIT, all_notes(reader)).await;
     let command =
