@@ -189,7 +189,9 @@ async fn u2_a_pattern_costs_what_it_means() -> Result<()> {
     wait::quiet_time(WINDOW).await;
     let used = processor_time(shim)?.own - before.own;
     println!("of a processor in {WINDOW:?}: {used:?}");
-    ensure!(used <= WINDOW / SHARE, "{used:?} of a processor in {WINDOW:?}");
+    // A look that is under way at either end of the window.
+    let under_way = Duration::from_millis(100) * pace();
+    ensure!(used <= WINDOW / SHARE + under_way, "{used:?} of a processor in {WINDOW:?}");
     ensure_serving(&pod, "s1").await?;
     let kilobytes = status_number(shim, "RssAnon")?;
     ensure!(kilobytes < 16_000, "the shim keeps {kilobytes} kB");

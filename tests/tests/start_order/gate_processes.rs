@@ -11,8 +11,8 @@ use crate::support::SOON;
 /// What crun leaves as its caller has it: session, group, score, session keyring. podshim does as runc.
 const NOT_OF_CRUN: &str = "not of crun: ";
 
-/// AppArmor of Debian 14 has a profile for runc that confines nothing; what runc makes is in it.
-const UNCONFINED_RUNTIME: &str = "runc (unconfined)";
+/// AppArmor of Debian 13 and later has profiles for runc and crun that confine nothing; what these make is in them.
+const UNCONFINED: &str = " (unconfined)";
 
 /// All that a program sees of itself, but what differs for each process. Once: a gate's command runs again until it succeeds.
 const SHOW: &str = r#"#!/bin/sh
@@ -67,7 +67,7 @@ async fn u2_a_gates_process_is_what_an_exec_of_the_runtime_is() -> Result<()> {
             Ok(text
                 .lines()
                 .filter(counts)
-                .map(|line| line.replace(UNCONFINED_RUNTIME, "unconfined"))
+                .map(|line| if line.ends_with(UNCONFINED) { "unconfined" } else { line }.to_owned())
                 .collect())
         };
         let (own, runtime) = (lines("own")?, lines("runtime")?);
