@@ -36,6 +36,7 @@ pub mod leftovers;
 pub mod pod;
 pub mod processor_time;
 pub mod program;
+pub mod real_servers;
 pub mod static_pod;
 pub mod task;
 pub mod timeline;

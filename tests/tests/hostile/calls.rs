@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::calls::{Call, HeadTrace};
 use e2e::durations::{SOON, seconds};
+use e2e::real_servers::{health_service, on_a_terminal};
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
 
 const DOCUMENT: &str = include_str!("../../../docs/trust.md");
@@ -46,11 +47,12 @@ fn table() -> Result<Vec<Row>> {
 fn pod() -> Pod {
     let server = "mkdir /www && touch /www/index.html && httpd -p 127.0.0.1:8081 -h /www";
     Pod::new("calls")
-        .annotate("plan", "setup=init, exec+tcp+http+file+log+notify=sidecar, flaky=sidecar, app=main")
+        .annotate("plan", "setup=init, exec+tcp+http+grpc+file+log+notify=sidecar, flaky=sidecar, app=main")
         .annotate("oom-score", "protect")
         .annotate("ready.exec", "exec:true;period=200ms")
         .annotate("ready.tcp", "tcp::8080;period=200ms;fail=1000")
         .annotate("ready.http", "http::8081/;period=200ms;fail=1000")
+        .annotate("ready.grpc", "grpc:50051;period=200ms;fail=1000")
         .annotate("ready.file", "file:/tmp/ready;period=200ms;fail=1000")
         .annotate("ready.log", "log:go on")
         .annotate("ready.notify", "notify")
@@ -61,6 +63,7 @@ fn pod() -> Pod {
         .container(Program::new("exec"))
         .container(Program::new("tcp").listens(8080, Duration::from_millis(500)))
         .container(Program::new("http").begins_with_script(server))
+        .container(Program::new("grpc"))
         .container(Program::new("file").ready_file("/tmp/ready", Duration::from_millis(500)))
         .container(Program::new("log").prints("go on"))
         .container(Program::new("notify").notifies("READY=1", Duration::from_millis(500)))
@@ -68,10 +71,12 @@ fn pod() -> Pod {
         .container(Program::new("app").opens_stdin().oom_score(500))
 }
 
-const CONTAINERS: [&str; 9] = ["setup", "exec", "tcp", "http", "file", "log", "notify", "flaky", "app"];
+const CONTAINERS: [&str; 10] =
+    ["setup", "exec", "tcp", "http", "grpc", "file", "log", "notify", "flaky", "app"];
 
 async fn live(node: &Containerd, mut pod: RunningPod<'_>) -> Result<()> {
     pod.start_all(&CONTAINERS).await?;
+    let _server = health_service(node, &pod, "grpc", 50051).await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
     pod.wait_for("flaky", Event::Started, 2, SOON).await?;
     let output = pod.exec("app", &["/bin/sh", "-c", "echo out; echo err >&2"]).await?;
@@ -84,6 +89,9 @@ async fn live(node: &Containerd, mut pod: RunningPod<'_>) -> Result<()> {
     for command in ["pause", "resume", "ps", "metrics"] {
         node.ctr().run(&["--namespace", "k8s.io", "tasks", command, &app]).await?;
     }
+    let exec = format!("ctr --namespace k8s.io task exec -t --exec-id tty {app} tty");
+    let output = on_a_terminal(&app, node, &exec).await?;
+    ensure!(output.stdout.contains("/dev/pts/"), "{output:?}");
     pod.stop("exec", seconds(5)).await?;
     pod.remove().await
 }

@@ -1,13 +1,9 @@
 //! `http:`, `grpc:` and `file:` gates (U2, U4, U6) with real servers and files, and with hostile ones (DESIGN §6).
 
-use std::fs::File;
-
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
-use e2e::instance::in_network_namespace;
+use e2e::real_servers::health_service;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
-use tokio::net::{TcpListener, UnixStream};
-use tokio::task::JoinHandle;
 
 use crate::support::{SOON, held_for, lines_of_podshim, ready_in_run, wait_started};
 
@@ -173,23 +169,6 @@ async fn u2_a_file_gate_is_not_opened_by_links_out_of_the_root() -> Result<()> {
     Ok(())
 }
 
-/// Serves the health service of the node's own containerd, a real gRPC server, at a port in the pod's network.
-async fn health_service(node: &Containerd, pod: &RunningPod<'_>, port: u16) -> Result<JoinHandle<()>> {
-    let pid = node.cri()?.container_pid(pod.id("s1")?).await?;
-    let network = File::open(format!("/proc/{pid}/ns/net"))?;
-    let listener =
-        in_network_namespace(network, move || Ok(std::net::TcpListener::bind(("127.0.0.1", port))?)).await?;
-    listener.set_nonblocking(true)?;
-    let (listener, socket) = (TcpListener::from_std(listener)?, node.directory().join("containerd.sock"));
-    Ok(tokio::spawn(async move {
-        while let (Ok((mut probe, _)), Ok(mut server)) =
-            (listener.accept().await, UnixStream::connect(&socket).await)
-        {
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut probe, &mut server).await });
-        }
-    }))
-}
-
 /// A pod whose main waits for that gate of its sidecar.
 async fn with_grpc_gate<'a>(node: &'a Containerd, gate: &str) -> Result<RunningPod<'a>> {
     let mut pod = Pod::new("u2-grpc")
@@ -211,7 +190,7 @@ async fn u2_a_grpc_gate_opens_with_the_health_services_word() -> Result<()> {
     pod.start("app").await?;
     let held = held_for(&pod, "app").await?;
     ensure!(held == r#"held: waiting for sidecar "s1": grpc:50051: refused"#, "{held}");
-    let server = health_service(&node, &pod, 50051).await?;
+    let server = health_service(&node, &pod, "s1", 50051).await?;
     wait_started(&pod, &["app"]).await?;
     server.abort();
     pod.remove().await
@@ -222,7 +201,7 @@ async fn u2_a_grpc_gate_opens_with_the_health_services_word() -> Result<()> {
 async fn u2_a_grpc_gate_of_an_unknown_service_stays_closed() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = with_grpc_gate(&node, "grpc:50051/none.of.its").await?;
-    let server = health_service(&node, &pod, 50051).await?;
+    let server = health_service(&node, &pod, "s1", 50051).await?;
     pod.start("app").await?;
     let held = held_for(&pod, "app").await?;
     let why = "grpc:50051/none.of.its: no service of that name, or no grpc.health.v1";

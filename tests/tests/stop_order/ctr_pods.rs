@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Signal, Started, Starting, Term};
-use e2e::ctr::Output;
+use e2e::real_servers::on_a_terminal;
 use e2e::{Containerd, Footprint, Program, Runtime, wait};
 
 use crate::ctr_pod::{CtrPod, IMAGE, NAMESPACE, TaskStatus, shell};
@@ -132,17 +132,6 @@ async fn terminals_work() -> Result<()> {
     let output = on_a_terminal(&id, &node, &run).await?;
     ensure!(output.stdout.contains("/dev/pts/0") && output.stdout.contains("33 77"), "{output:?}");
     Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await
-}
-
-/// Runs a command on a terminal of 33 rows. Its stdin is a fifo that never ends, because the end of a terminal's input
-/// hangs the terminal up.
-async fn on_a_terminal(name: &str, node: &Containerd, command: &str) -> Result<Output> {
-    let fifo = node.directory().join(format!("{name}.terminal"));
-    let script = format!(
-        "mkfifo {fifo}; script -qec 'stty rows 33 cols 77; {command}' /dev/null <>{fifo}; rm {fifo}",
-        fifo = fifo.display()
-    );
-    shell(node, &script).await
 }
 
 /// Input arrives at stdin, and so does its end (CloseIO): `cat` and `wc` end only then.
