@@ -142,7 +142,8 @@ impl Directory {
 
     /// Page sizes for which the group has hugetlb files, such as `2MB`.
     pub(super) fn huge_page_sizes(&self) -> Vec<String> {
-        let names = Dir::openat(&self.0, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let names = Dir::openat(&self.0, ".", flags, Mode::empty());
         let mut sizes: Vec<String> = names
             .into_iter()
             .flatten()

@@ -18,6 +18,8 @@ pub mod abi {
     pub const FCHOWN: u32 = 93;
     pub const UMASK: u32 = 95;
     pub const SETSID: u32 = 112;
+    pub const SCHED_SETAFFINITY: u32 = 203;
+    pub const STATX: u32 = 332;
     pub const SETGROUPS: u32 = 116;
     pub const SETRESUID: u32 = 117;
     pub const SETRESGID: u32 = 119;
@@ -51,7 +53,9 @@ pub mod abi {
     pub const RT_SIGTIMEDWAIT: u32 = 137;
     pub const SETRESUID: u32 = 147;
     pub const SETRESGID: u32 = 149;
+    pub const SCHED_SETAFFINITY: u32 = 122;
     pub const SETSID: u32 = 157;
+    pub const STATX: u32 = 291;
     pub const SETGROUPS: u32 = 159;
     pub const UMASK: u32 = 166;
     pub const PRCTL: u32 = 167;

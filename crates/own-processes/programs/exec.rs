@@ -15,7 +15,9 @@
 use core::arch::global_asm;
 use core::panic::PanicInfo;
 
-use calls::abi::{CLONE, EXECVE, FCNTL, KEYCTL, PRLIMIT64, SETNS, SETRESGID, SETRESUID, SETSID};
+use calls::abi::{
+    CLONE, EXECVE, FCNTL, KEYCTL, PRLIMIT64, SCHED_SETAFFINITY, SETNS, SETRESGID, SETRESUID, SETSID,
+};
 use calls::{CLONE3, CLOSE_RANGE, call, exit};
 use form::{FAILED, MADE, MOVED, NUMBERS, Number, Step, Text};
 use kernel::{
@@ -48,7 +50,7 @@ const F_SETFD: usize = 2;
 const F_DUPFD_CLOEXEC: usize = 1030;
 const FD_CLOEXEC: usize = 1;
 const CLOSE_RANGE_CLOEXEC: usize = 4;
-/// More than the shim has open while it starts this.
+/// Of what the shim has open all is closed by the exec, but what it passes on; that has lower numbers.
 const MOST_FILES: usize = 1024;
 const CLONE_PARENT: usize = 0x8000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -81,6 +83,7 @@ fn obey(orders: &Orders) -> Result<(), Failure> {
     if enter_groups(orders)? == Goes::OnElsewhere {
         return Ok(());
     }
+    use_all_processors();
     write_if_any("/proc/self/oom_score_adj\0", orders.text(Text::OomScore), Step::SetOomScore)?;
     label(orders)?;
     set_limits(orders)?;
@@ -123,6 +126,13 @@ fn keep_streams_alone(orders: &Orders) {
 enum Goes {
     On,
     OnElsewhere,
+}
+
+/// Those that the container's groups allow, and not those of the node's services (runc 1.2 and later).
+fn use_all_processors() {
+    let all = [u8::MAX; 1024];
+    // SAFETY: the kernel reads the set.
+    unsafe { call(SCHED_SETAFFINITY, [0, all.len(), all.as_ptr().addr()]) };
 }
 
 /// First of all: from here on it is the container that pays. v2: by a clone, which makes no other process of the node wait

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cgroups::CgroupVersion;
 use nix::unistd::Pid;
 use thiserror::Error;
+use threads::at_once;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
@@ -127,7 +128,7 @@ impl Scope {
     }
 
     fn has(&self, pid: Pid) -> io::Result<bool> {
-        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let groups = at_once::read(format!("/proc/{pid}/cgroup"))?;
         let systemds = groups.lines().filter_map(|line| {
             let (_, rest) = line.split_once(':')?;
             rest.strip_prefix("name=systemd:").or_else(|| rest.strip_prefix(':'))

@@ -329,7 +329,7 @@ impl Process {
     }
 
     /// Resolves when the process exits. Never resolves if there is no descriptor to watch it with: also poll.
-    async fn until_exit(&self) {
+    pub async fn until_exit(&self) {
         let watch = |pidfd: &OwnedFd| register(pidfd.try_clone()?.into(), Interest::READABLE);
         match self.pidfd.as_ref().map(watch) {
             Some(Ok(watched)) => drop(watched.readable().await),

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cgroups::{Cgroup, Entrance, FreezeState};
@@ -33,7 +34,7 @@ pub enum BesideSpec {
 pub struct OwnExecs {
     execs: Execs,
     program: ExecProgram,
-    /// Into the groups of v1 of that init, which stay the same. A container of v2 may make groups of its own and move its init.
+    /// Into the groups of v1 of that init, until a start fails. A container of v2 may make groups of its own and move its init.
     entrance: RefCell<Option<(Pid, Rc<Entrance>)>>,
 }
 
@@ -58,7 +59,8 @@ impl BesideSpec {
         spec: &Value,
         keyring: own_processes::SessionKeyring,
     ) -> (Self, Option<NotUnderstood>) {
-        match Execs::of(spec, container.id(), &container.runtime.binary, keyring) {
+        let binary = resolved(&container.runtime.binary);
+        match Execs::of(spec, container.id(), &binary, keyring) {
             Ok(execs) => {
                 let (program, entrance) = (ExecProgram::default(), RefCell::default());
                 (Self::Own(Rc::new(OwnExecs { execs, program, entrance })), None)
@@ -108,13 +110,12 @@ impl Container {
         beside: &Beside,
         stdio: ChildStdio,
     ) -> Result<Launched, RuntimeError> {
-        let failed = |source| RuntimeError::Beside { id: self.id.to_string(), source };
-        let prepare = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => RuntimeError::Ended { id: self.id.to_string() },
-            _ => failed(ExecError::Prepare(error)),
+        let failed = |source: ExecError| match source {
+            _ if !beside.init.is_running() => RuntimeError::Ended { id: self.id.to_string() },
+            source => RuntimeError::Beside { id: self.id.to_string(), source },
         };
-        let gone = || prepare(io::ErrorKind::NotFound.into());
-        let cgroup = beside.cgroup.as_deref().ok_or_else(gone)?;
+        let prepare = |error: io::Error| failed(ExecError::Prepare(error));
+        let cgroup = beside.cgroup.as_deref().ok_or_else(|| prepare(io::ErrorKind::NotFound.into()))?;
         // As runc: a process that enters a frozen group is frozen on its way.
         if cgroup.freeze_state() != FreezeState::Thawed {
             return Err(RuntimeError::Paused { id: self.id.to_string() });
@@ -126,13 +127,29 @@ impl Container {
         let streams = [stdin.into(), stdout.into(), stderr.into()];
         let started = exec::start(self.reaper(), &request, target, streams).await;
         drop(lent);
-        let exec::Started { process, exit } = started.map_err(|error| match error {
-            ExecError::Prepare(error) => prepare(error),
-            error if beside.init.is_running() => failed(error),
-            _ => RuntimeError::Ended { id: self.id.to_string() },
-        })?;
-        Ok(Launched { process, exit, runtime_init: None })
+        match started {
+            Ok(exec::Started { process, exit }) => Ok(Launched { process, exit, runtime_init: None }),
+            Err(error) => {
+                // Its groups may have been a container's own, and are gone.
+                own.entrance.take();
+                if !matches!(error, ExecError::Step { .. }) {
+                    self.end_unnamed();
+                }
+                Err(failed(error))
+            }
+        }
     }
+}
+
+/// The runtime's file, behind all links: a link called `runc` may lead to a runtime that has no namespaces.
+fn resolved(binary: &Path) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = match binary.components().count() {
+        1 => std::env::split_paths(&path).map(|folder| folder.join(binary)).find(|file| file.is_file()),
+        _ => None,
+    };
+    let found = found.unwrap_or_else(|| binary.to_owned());
+    found.canonicalize().unwrap_or(found)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl Container {
     /// It is the child of the shim in the container's cgroups that no other call claims. Processes that the container
     /// itself leaves behind become children of its own init, or of pause in a shared pid namespace. In the node's pid
     /// namespace they become the shim's children too, so there podshim ends none: it might be an innocent one.
-    fn end_unnamed(&self) {
+    pub(super) fn end_unnamed(&self) {
         let reaper = self.runtime.reaper.clone();
         let Some(cgroup) = self.bundle.read_init_pid().ok().and_then(|init| Cgroup::of_pid(init).ok()) else {
             return;

@@ -20,7 +20,7 @@ pub(super) struct Orders {
 impl Orders {
     pub(super) fn read(file: usize) -> Result<Self, Failure> {
         let failed = |answer| Failure(Step::ReadOrders, answer);
-        // SAFETY: the memory is this process's own from now on; the file stays as it is, for it is sealed.
+        // SAFETY: the memory is this process's own from now on; the shim, which alone has the file, writes nothing more into it.
         let (bytes, length) = unsafe {
             let length = call(LSEEK, [file, 0, SEEK_END]);
             if length < (8 * NUMBERS) as isize {
@@ -101,10 +101,10 @@ impl Orders {
         unsafe { *self.variables().add(variable) }
     }
 
-    /// At the end, once.
-    pub(super) fn add_variable(&self, line: Line) {
+    /// In its place, or in the one place behind the last.
+    pub(super) fn set_variable(&self, place: usize, line: Line) {
         // SAFETY: there is a place for one more, and an empty pointer behind it.
-        unsafe { self.variables().cast_mut().add(self.length(Number::Variables)).write(line) };
+        unsafe { self.variables().cast_mut().add(place).write(line) };
     }
 
     pub(super) fn note(&self, kind: u32, number: isize) {

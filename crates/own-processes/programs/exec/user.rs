@@ -3,7 +3,7 @@
 //! Owns their order, which is runc's. What is done here is done for good.
 
 use super::calls::abi::{
-    CAPSET, CHDIR, FCHOWN, GETCWD, OPENAT, READ, SETGROUPS, SETRESGID, SETRESUID, UMASK,
+    CAPSET, CHDIR, FCHOWN, GETCWD, OPENAT, READ, SETGROUPS, SETRESGID, SETRESUID, STATX, UMASK,
 };
 use super::calls::call;
 use super::form::{NUMBERS, Number, Step, Text};
@@ -16,6 +16,15 @@ use super::orders::Orders;
 const USUAL_UMASK: usize = 0o022;
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 const LAST_CAPABILITY: usize = 63;
+const AT_EMPTY_PATH: usize = 0x1000;
+const STATX_TYPE: usize = 1;
+/// `struct statx`, and where its mode is.
+const STATX_LENGTH: usize = 256;
+const STATX_MODE: usize = 28;
+const S_IFMT: u16 = 0o170_000;
+const S_IFIFO: u16 = 0o010_000;
+const S_IFREG: u16 = 0o100_000;
+const S_IFSOCK: u16 = 0o140_000;
 const O_RDONLY_NONBLOCK_CLOEXEC: usize = 0o2_004_000;
 const PR_SET_KEEPCAPS: usize = 8;
 const PR_CAPBSET_DROP: usize = 24;
@@ -91,20 +100,29 @@ fn set_capabilities(orders: &Orders) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As runc: the program may open its streams by their names. Of a file system that is read-only, or of another user namespace, it may
-/// not be.
+/// As runc: the program may open its streams by their names. No device: `/dev/null` is the node's. What is of a read-only file system or
+/// another user namespace stays as it is.
 fn own_streams(uid: usize) {
     for stream in 0..=2 {
-        // SAFETY: no pointers. The group stays.
-        unsafe { call(FCHOWN, [stream, uid, usize::MAX]) };
+        let mut status = [0_u16; STATX_LENGTH / 2];
+        let empty = c"".as_ptr().addr();
+        // SAFETY: the kernel writes one statx. The group stays.
+        unsafe {
+            let place = status.as_mut_ptr().addr();
+            let answer = call(STATX, [stream, empty, AT_EMPTY_PATH, STATX_TYPE, place]);
+            if answer == 0 && matches!(status[STATX_MODE / 2] & S_IFMT, S_IFIFO | S_IFREG | S_IFSOCK) {
+                call(FCHOWN, [stream, uid, usize::MAX]);
+            }
+        }
     }
 }
 
 /// HOME from the container's list of users, where the variables have none; `/` for a user who is not in it.
 fn find_home(orders: &Orders) {
-    let is_home = |line: &Line| line.begins_with(b"HOME=");
     let count = orders.length(Number::Variables);
-    if (0..count).any(|variable| is_home(&orders.variable(variable))) {
+    let place = (0..count).find(|variable| orders.variable(*variable).begins_with(b"HOME="));
+    // As runc: an empty one is none.
+    if place.is_some_and(|place| orders.variable(place).bytes().count() > b"HOME=".len()) {
         return;
     }
     let Some(home) = map(PATH_LONGEST) else { return };
@@ -127,15 +145,15 @@ fn find_home(orders: &Orders) {
         length
     };
     // SAFETY: both places have that many bytes.
-    let (users, place) = unsafe {
+    let (users, text) = unsafe {
         (core::slice::from_raw_parts(users, length), core::slice::from_raw_parts_mut(home, PATH_LONGEST))
     };
     let found = home_of(orders.number(Number::Uid), users);
     let found = found.filter(|found| !found.is_empty() && found.len() < PATH_LONGEST - 6).unwrap_or(b"/");
-    for (to, from) in place.iter_mut().zip(b"HOME=".iter().chain(found)) {
+    for (to, from) in text.iter_mut().zip(b"HOME=".iter().chain(found)) {
         *to = *from;
     }
-    orders.add_variable(Line(home));
+    orders.set_variable(place.unwrap_or(count), Line(home));
 }
 
 /// The sixth field of the line whose third one is that number.

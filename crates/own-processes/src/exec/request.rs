@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use libc::c_int;
+use nix::sys::utsname::{UtsName, uname};
 use serde_json::Value;
 
 use crate::capabilities::bit_of;
@@ -86,6 +87,13 @@ pub struct ExecRequest<'execs> {
     pub(super) arguments: Vec<CString>,
 }
 
+impl ExecRequest<'_> {
+    /// For messages.
+    pub(super) fn name(&self) -> String {
+        self.arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
 /// Sets of capabilities, a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
@@ -97,7 +105,7 @@ pub(super) struct Capabilities {
 }
 
 impl Execs {
-    /// Reads the spec of a container of that id, which `runtime` has made with that keyring.
+    /// Reads the spec of a container of that id, which `runtime`, a path without links, has made with that keyring.
     ///
     /// # Errors
     /// What podshim does not do itself, for people.
@@ -107,6 +115,9 @@ impl Execs {
         runtime: &Path,
         keyring: SessionKeyring,
     ) -> Result<Self, NotUnderstood> {
+        if !joins_by_pidfd(&uname().map_err(|error| NotUnderstood::because(&error.to_string()))?) {
+            return Err(NotUnderstood::because("a kernel before 5.8"));
+        }
         if !runtime.file_name().is_some_and(|name| RUNTIMES.iter().any(|known| name == *known)) {
             return Err(NotUnderstood::because("an OCI runtime that is neither runc nor crun"));
         }
@@ -165,6 +176,14 @@ impl Execs {
         let arguments = command.iter().map(|argument| c_string(argument, "process.args"));
         Ok(ExecRequest { execs: self, arguments: arguments.collect::<Result<_, _>>()? })
     }
+}
+
+/// Whether one call joins all namespaces of a process (Linux 5.8).
+fn joins_by_pidfd(kernel: &UtsName) -> bool {
+    let release = kernel.release().to_string_lossy();
+    let mut numbers =
+        release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 8)
 }
 
 /// What of the node's it has not: the flags for one call.

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,18 +16,22 @@ use cgroups::Entrance;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, pipe2};
-use processes::reaper::{Child, ExitWatch, Reaper};
+use processes::reaper::{Child, ExitSubscription, ExitWatch, Reaper};
 use processes::{Process, SignalNumber, thread_processor_time};
 use thiserror::Error;
 use threads::async_file;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::orders::{Files, Note, encode, notes};
 use super::request::ExecRequest;
 use crate::program::{self, EXEC};
 
-/// As long as a call of the OCI runtime may take.
-const LIMIT: Duration = Duration::from_secs(120);
+/// It takes a few milliseconds. A container can stop a process in it before that has executed its program, or make its directory one that
+/// does not answer.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long killed processes may take to end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// More than all notes of one start.
 const NOTES_LONGEST: u64 = 1024;
 
@@ -84,6 +88,9 @@ pub enum ExecError {
     /// It has ended before it executed its program: the kernel or a process killed it.
     #[error("it was killed before it executed {0:?}")]
     Killed(String),
+    /// The container's init has ended meanwhile.
+    #[error("the container has ended")]
+    Ended,
     /// It is not there in time, and has been killed.
     #[error("it has not executed {command:?} within {} s", limit.as_secs())]
     TimedOut {
@@ -99,7 +106,8 @@ pub enum ExecError {
 /// Not cancel-safe: run it with `spawn_local`, or a process goes on unwatched.
 ///
 /// # Errors
-/// The kernel's, with the step that it refused. No process is left then.
+/// The kernel's, with the step that it refused. Every process that has been named has SIGKILL then; one that was made by a process that
+/// was killed before it could name it is the caller's to find.
 pub async fn start(
     reaper: &Reaper,
     request: &ExecRequest<'_>,
@@ -108,68 +116,114 @@ pub async fn start(
 ) -> Result<Started, ExecError> {
     // Before the first process: the last one may end before its pid is read.
     let subscription = reaper.subscribe();
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(io::Error::from)?;
+    let mut said = Said::on(reader.into())?;
     let permit = reaper.spawn_permit().await;
     // The fork is a good part of what it costs: a pod with many gates pays for that too.
     let used = thread_processor_time();
-    let (child, reader) = spawn(reaper, request, target, streams)?;
+    let child = spawn(reaper, request, target, streams, writer)?;
     reaper.spend(thread_processor_time().saturating_sub(used));
     drop(permit);
-    let answer = tokio::time::timeout(LIMIT, all_notes(reader)).await;
-    let command =
-        || request.arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let notes = match answer {
-        Ok(notes) => notes?,
-        Err(_) => {
-            let _ = child.process.signal(SignalNumber::KILL);
-            return Err(ExecError::TimedOut { command: command(), limit: LIMIT });
-        }
+    let result = tokio::select! {
+        complete = said.complete() => complete.map_err(ExecError::from),
+        () = target.init.until_exit() => Err(ExecError::Ended),
+        () = tokio::time::sleep(LIMIT) => Err(ExecError::TimedOut { command: request.name(), limit: LIMIT }),
     };
-    if let Some(error) = child.report.failure() {
-        return Err(ExecError::Prepare(error));
-    }
-    match outcome(&notes) {
-        Outcome::Made(pid) => {
+    let result = result.and_then(|()| match child.report.failure() {
+        Some(error) => Err(error.into()),
+        None => outcome(&said.notes(), request),
+    });
+    match result {
+        Ok(pid) => {
             let (process, exit) = reaper.adopt_exec(&subscription, pid)?;
             Ok(Started { process, exit })
         }
-        Outcome::Failed(step, number) => {
-            let step = if step == "execute" { format!("execute {:?}", command()) } else { step.to_owned() };
-            Err(ExecError::Step { step, source: io::Error::from_raw_os_error(number) })
+        Err(error) => {
+            let _ = child.process.signal(SignalNumber::KILL);
+            said.end_all(reaper, &subscription).await;
+            Err(error)
         }
-        Outcome::Nothing => Err(ExecError::Killed(command())),
     }
 }
 
-enum Outcome {
-    Made(Pid),
-    Failed(&'static str, i32),
-    Nothing,
+/// The process that executes its program. A failure counts more, also of that process: it has ended then. Two of them are the word of a
+/// process of the container that has got hold of the pipe.
+fn outcome(notes: &[Note], request: &ExecRequest<'_>) -> Result<Pid, ExecError> {
+    let mut made = None;
+    for note in notes {
+        match note {
+            Note::Failed("execute", number) => {
+                let step = format!("execute {:?}", request.name());
+                return Err(ExecError::Step { step, source: io::Error::from_raw_os_error(*number) });
+            }
+            Note::Failed(step, number) => {
+                let source = io::Error::from_raw_os_error(*number);
+                return Err(ExecError::Step { step: (*step).to_owned(), source });
+            }
+            Note::Made(pid) if made.replace(*pid).is_some() => break,
+            Note::Made(_) | Note::Moved(_) => {}
+        }
+    }
+    let count = notes.iter().filter(|note| matches!(note, Note::Made(_))).count();
+    made.filter(|_| count == 1).ok_or_else(|| ExecError::Killed(request.name()))
 }
 
-/// A failure counts, also of a process that was made: it has ended then.
-fn outcome(notes: &[Note]) -> Outcome {
-    let failed = notes.iter().find_map(|note| match note {
-        Note::Failed(step, number) => Some(Outcome::Failed(step, *number)),
-        Note::Moved(_) | Note::Made(_) => None,
-    });
-    let made = notes.iter().find_map(|note| match note {
-        Note::Made(pid) => Some(Outcome::Made(*pid)),
-        Note::Moved(_) | Note::Failed(..) => None,
-    });
-    failed.or(made).unwrap_or(Outcome::Nothing)
+/// What the processes of a start have said so far.
+struct Said {
+    reader: AsyncFd<File>,
+    text: Vec<u8>,
 }
 
-/// The first process, and where it and its children say what becomes of them.
+impl Said {
+    fn on(reader: File) -> io::Result<Self> {
+        Ok(Self { reader: async_file::register(reader, Interest::READABLE)?, text: Vec::new() })
+    }
+
+    /// Until all who could say more have executed their program, or ended.
+    async fn complete(&mut self) -> io::Result<()> {
+        loop {
+            let mut readable = self.reader.readable().await?;
+            let room = NOTES_LONGEST.saturating_sub(self.text.len() as u64);
+            match self.reader.get_ref().take(room).read_to_end(&mut self.text) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        notes(&self.text).collect()
+    }
+
+    /// Kills each process that has been named, and those that these still name.
+    async fn end_all(&mut self, reaper: &Reaper, subscription: &ExitSubscription) {
+        for _ in 0..2 {
+            for note in self.notes() {
+                if let Note::Moved(pid) | Note::Made(pid) = note
+                    // A pid that is not the shim's child is refused.
+                    && let Ok((process, _)) = reaper.adopt(subscription, pid)
+                {
+                    let _ = process.signal(SignalNumber::KILL);
+                }
+            }
+            // Who is killed between its fork and its word for that leaves a process without a name; the caller looks for such.
+            let _ = tokio::time::timeout(LAST_WORDS, self.complete()).await;
+        }
+    }
+}
+
+/// The first process. It and its children say into `writer` what becomes of them.
 fn spawn(
     reaper: &Reaper,
     request: &ExecRequest<'_>,
     target: Target<'_>,
     [stdin, stdout, stderr]: [Stdio; 3],
-) -> io::Result<(Child, File)> {
+    writer: OwnedFd,
+) -> io::Result<Child> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let init = target.init.pidfd().ok_or_else(gone)?;
     let program = target.program.file()?;
-    let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let groups =
         target.entrance.groups.iter().map(|group| open_group(group)).collect::<io::Result<Vec<_>>>()?;
     let files = Files {
@@ -185,7 +239,7 @@ fn spawn(
         [orders.as_raw_fd(), files.notes, files.init].into_iter().chain(files.groups).collect();
     // SAFETY: the closure makes system calls alone.
     unsafe { command.pre_exec(move || kept.iter().try_for_each(|file| keep_open(*file))) };
-    Ok((reaper.spawn(&mut command)?, File::from(reader)))
+    reaper.spawn(&mut command)
 }
 
 /// Of a group only its place: a container sees the files in it.
@@ -200,18 +254,4 @@ fn keep_open(file: RawFd) -> io::Result<()> {
     let file = unsafe { BorrowedFd::borrow_raw(file) };
     fcntl(file.as_fd(), FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(())
-}
-
-/// Until all who could write one have executed their program, or ended.
-async fn all_notes(reader: File) -> io::Result<Vec<Note>> {
-    let reader = async_file::register(reader, Interest::READABLE)?;
-    let mut text = Vec::new();
-    loop {
-        let mut readable = reader.readable().await?;
-        match reader.get_ref().take(NOTES_LONGEST).read_to_end(&mut text) {
-            Ok(_) => return Ok(notes(&text).collect()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -1,11 +1,16 @@
 //! podshim's own exec beside that of the OCI runtime: what a process can see of itself, and what others can see of it.
 
 use std::fs;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use processes::SignalNumber;
 use serde_json::{Value, json};
+use streams::stdio::ChildEnd;
 use test_support::{run, until, within};
 
 use super::*;
@@ -221,5 +226,69 @@ fn no_process_of_the_shims_with_its_rights_is_seen_by_the_container() {
         let rights = |line: &str| line.rsplit('\t').next().and_then(|set| u64::from_str_radix(set, 16).ok());
         let most = seen.lines().filter_map(rights).max();
         assert_eq!(most, Some(0), "the test's spec has no capabilities");
+    });
+}
+
+/// The streams of a gate are the node's own /dev/null.
+#[test]
+fn a_device_of_the_nodes_is_not_given_to_the_containers_user() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |spec| {
+            spec["process"]["user"] = json!({"uid": 1000, "gid": 1000});
+        });
+        let (created, _) = test.start().await;
+        let of_null =
+            || fs::metadata("/dev/null").map(|null| (null.uid(), null.ctime(), null.ctime_nsec())).unwrap();
+        let before = of_null();
+        let beside = test.beside(created.process.pid(), &["true"]);
+        let launched = within(test.container.run_beside(&beside, ChildStdio::null())).await.unwrap();
+        assert_eq!(within(launched.exit).await.code, 0);
+        assert_eq!(of_null(), before);
+        let (mut output, pipe) = std::io::pipe().unwrap();
+        let owner = pipe.try_clone().unwrap();
+        let stdio = ChildStdio { stdout: ChildEnd::of(Some(pipe.into())), ..ChildStdio::null() };
+        let beside = test.beside(created.process.pid(), &["sh", "-c", "echo here > /proc/self/fd/1"]);
+        let launched = within(test.container.run_beside(&beside, stdio)).await.unwrap();
+        assert_eq!(within(launched.exit).await.code, 0);
+        assert_eq!(fs::File::from(OwnedFd::from(owner)).metadata().unwrap().uid(), 1000);
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "here\n");
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
+
+/// H3, T6: the end of a container is not waited for by a process that is on its way into it, and none is left.
+#[test]
+fn a_process_that_is_stopped_on_its_way_ends_with_its_container() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, cgroup) = test.start().await;
+        // Who executes a file waits for its lease, 45 s at most.
+        let path = test.container.bundle().rootfs().join("bin/leased");
+        fs::copy("/bin/busybox", &path).unwrap();
+        let leased = fs::File::open(&path).unwrap();
+        const F_SETSIG: libc::c_int = 10;
+        // SAFETY: no pointers. The signal of the break is one that is ignored.
+        unsafe {
+            assert_eq!(libc::fcntl(leased.as_raw_fd(), F_SETSIG, libc::SIGWINCH), 0);
+            assert_eq!(libc::fcntl(leased.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK), 0);
+        }
+        let (beside, container) = (test.beside(created.process.pid(), &["leased"]), test.container.clone());
+        let start = tokio::task::spawn_local(async move {
+            container.run_beside(&beside, ChildStdio::null()).await.map(drop)
+        });
+        until(|| cgroup.pids().len() > 1).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!start.is_finished());
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+        // Either end of it may be seen first: it has ended with the container, or has not been started.
+        if let Err(error) = within(start).await.unwrap() {
+            let ended = error.to_string();
+            assert!(ended.ends_with("has ended: no process can be started in it"), "{ended}");
+        }
+        until(|| cgroup.pids().is_empty()).await;
     });
 }
