@@ -117,7 +117,7 @@ pub async fn start(
     // Before the first process: the last one may end before its pid is read.
     let subscription = reaper.subscribe();
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(io::Error::from)?;
-    let mut said = Said::on(reader.into())?;
+    let mut notes_reader = NotesReader::on(reader.into())?;
     let permit = reaper.spawn_permit().await;
     // The fork is a good part of what it costs: a pod with many gates pays for that too.
     let used = thread_processor_time();
@@ -125,13 +125,13 @@ pub async fn start(
     reaper.spend(thread_processor_time().saturating_sub(used));
     drop(permit);
     let result = tokio::select! {
-        complete = said.complete() => complete.map_err(ExecError::from),
+        complete = notes_reader.complete() => complete.map_err(ExecError::from),
         () = target.init.until_exit() => Err(ExecError::Ended),
         () = tokio::time::sleep(LIMIT) => Err(ExecError::TimedOut { command: request.name(), limit: LIMIT }),
     };
     let result = result.and_then(|()| match child.report.failure() {
         Some(error) => Err(error.into()),
-        None => outcome(&said.notes(), request),
+        None => outcome(&notes_reader.notes(), request),
     });
     match result {
         Ok(pid) => {
@@ -140,7 +140,7 @@ pub async fn start(
         }
         Err(error) => {
             let _ = child.process.signal(SignalNumber::KILL);
-            said.end_all(reaper, &subscription).await;
+            notes_reader.end_all(reaper, &subscription).await;
             Err(error)
         }
     }
@@ -169,12 +169,12 @@ fn outcome(notes: &[Note], request: &ExecRequest<'_>) -> Result<Pid, ExecError> 
 }
 
 /// What the processes of a start have said so far.
-struct Said {
+struct NotesReader {
     reader: AsyncFd<File>,
     text: Vec<u8>,
 }
 
-impl Said {
+impl NotesReader {
     fn on(reader: File) -> io::Result<Self> {
         Ok(Self { reader: async_file::register(reader, Interest::READABLE)?, text: Vec::new() })
     }
