@@ -87,7 +87,7 @@ pub struct FaultyRuntime {
 }
 
 impl FaultyRuntime {
-    /// A wrapper around `real` in a directory of its own below `parent`. Its name is not that of a runtime whose exec podshim does itself.
+    /// A wrapper around `real`, called `runc`, in a directory of its own below `parent`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -158,7 +158,7 @@ exec $real "$@"
     /// Path of the wrapper.
     #[must_use]
     pub fn binary(&self) -> PathBuf {
-        self.directory.join("faulty-runtime")
+        self.directory.join("runc")
     }
 
     /// The file for `ctr run --runtime-config-path`.

@@ -42,6 +42,7 @@ pub struct Program {
     memory_limit: Option<i64>,
     oom_score: i64,
     capabilities: Vec<String>,
+    groups: Vec<i64>,
     confinement: Confinement,
     mounts: Vec<(PathBuf, String)>,
     pid_namespace_of: Option<String>,
@@ -72,6 +73,7 @@ impl Program {
             memory_limit: None,
             oom_score: 0,
             capabilities: Vec::new(),
+            groups: Vec::new(),
             confinement: Confinement::default(),
             mounts: Vec::new(),
             pid_namespace_of: None,
@@ -270,6 +272,13 @@ impl Program {
         self
     }
 
+    /// Gives it more groups than a process has that podshim starts itself: the OCI runtime starts those of its gate and hooks.
+    #[must_use]
+    pub fn in_many_groups(mut self) -> Self {
+        self.groups = (1..=1025).collect();
+        self
+    }
+
     /// Takes AppArmor's profile from the container, as a debugger's.
     #[must_use]
     pub fn unconfined(mut self) -> Self {
@@ -336,6 +345,10 @@ impl Program {
 
     pub(crate) fn image(&self) -> &'static str {
         self.image
+    }
+
+    pub(crate) fn groups(&self) -> &[i64] {
+        &self.groups
     }
 
     pub(crate) fn variables(&self) -> &[(String, String)] {

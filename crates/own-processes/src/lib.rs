@@ -36,6 +36,6 @@ pub use limits::{CpuTime, Limits, understood};
 pub use maker::{CgroupEntry, ChildSetup, MakeError};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
 pub use record::{Record, is_recorded};
-pub use request::SandboxRequest;
+pub use request::{RUNTIMES, SandboxRequest};
 pub use scope::{ScopeError, end as end_scope};
 pub use systemd::SystemdError;

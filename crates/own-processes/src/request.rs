@@ -101,6 +101,9 @@ const OF_LINUX: [&str; 12] = [
     "uidMappings",
 ];
 
+/// The OCI runtimes whose work podshim does itself, by the names of their files. Another one may be no runtime of namespaces.
+pub const RUNTIMES: [&str; 2] = ["runc", "crun"];
+
 /// Annotations by which crun does something else.
 pub(super) const OF_CRUN: [&str; 2] = ["run.oci.", "module.wasm."];
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Maker;
-use own_processes::{NotUnderstood, SandboxRequest};
+use own_processes::{NotUnderstood, RUNTIMES, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
 use pod_spec::{InvalidPlan, Parsed, Plan, SandboxMaker, kruise};
 use thiserror::Error;
@@ -153,7 +153,9 @@ fn own_sandbox(details: &CreateDetails, spec: &mut SpecDraft) -> Result<Maker, N
     // Another one may be more than a maker of processes: a virtual machine, for one.
     let binary = details.options.binary().file_name().unwrap_or_default();
     let reason = match () {
-        () if binary != "runc" && binary != "crun" => Some("the OCI runtime is another than runc and crun"),
+        () if !RUNTIMES.iter().any(|known| binary == *known) => {
+            Some("the OCI runtime is another than runc and crun")
+        }
         () if details.checkpoint.is_some() => Some("it is restored from a checkpoint"),
         () if details.options.no_pivot_root => Some("NoPivotRoot is set"),
         () => None,

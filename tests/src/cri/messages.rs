@@ -206,6 +206,8 @@ pub(crate) struct LinuxContainerSecurityContext {
     pub(crate) capabilities: Option<Capability>,
     #[prost(message, optional, tag = "3")]
     pub(crate) namespace_options: Option<NamespaceOption>,
+    #[prost(int64, repeated, tag = "8")]
+    pub(crate) supplemental_groups: Vec<i64>,
     #[prost(message, optional, tag = "16")]
     pub(crate) apparmor: Option<SecurityProfile>,
 }

@@ -236,6 +236,7 @@ impl Pod {
                 }),
                 security_context: Some(LinuxContainerSecurityContext {
                     namespace_options: Some(self.namespaces()),
+                    supplemental_groups: program.groups().to_vec(),
                     capabilities: Some(Capability {
                         add_capabilities: program.added_capabilities().to_vec(),
                     }),

@@ -67,8 +67,8 @@ async fn u2_a_gate_opens_once_the_runtime_runs_its_probe() -> Result<()> {
         let mut pod = Pod::new("u2-faults")
             .annotate("plan", "s1=sidecar, app=main")
             .annotate("ready.s1", "exec:true;period=100ms;fail=1000")
-            .container(Program::new("s1"))
-            .container(Program::new("app"))
+            .container(Program::new("s1").in_many_groups())
+            .container(Program::new("app").in_many_groups())
             .run(&node, Runtime::Podshim)
             .await?;
         runtime.break_command("exec", fault)?;
@@ -93,8 +93,8 @@ async fn run_with_hooks<'node>(node: &'node Containerd, grace: &str) -> Result<R
         .annotate("on-terminate.s1", "exec:true")
         .annotate("pre-stop.app", "exec:true")
         .annotate("pre-stop.s1", "exec:true")
-        .container(Program::new("s1"))
-        .container(Program::new("app"))
+        .container(Program::new("s1").in_many_groups())
+        .container(Program::new("app").in_many_groups())
         .run(node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1"]).await?;

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cgroups::{Cgroup, Entrance, FreezeState};
@@ -59,8 +58,7 @@ impl BesideSpec {
         spec: &Value,
         keyring: own_processes::SessionKeyring,
     ) -> (Self, Option<NotUnderstood>) {
-        let binary = resolved(&container.runtime.binary);
-        match Execs::of(spec, container.id(), &binary, keyring) {
+        match Execs::of(spec, container.id(), &container.runtime.binary, keyring) {
             Ok(execs) => {
                 let (program, entrance) = (ExecProgram::default(), RefCell::default());
                 (Self::Own(Rc::new(OwnExecs { execs, program, entrance })), None)
@@ -139,17 +137,6 @@ impl Container {
             }
         }
     }
-}
-
-/// The runtime's file, behind all links: a link called `runc` may lead to a runtime that has no namespaces.
-fn resolved(binary: &Path) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = match binary.components().count() {
-        1 => std::env::split_paths(&path).map(|folder| folder.join(binary)).find(|file| file.is_file()),
-        _ => None,
-    };
-    let found = found.unwrap_or_else(|| binary.to_owned());
-    found.canonicalize().unwrap_or(found)
 }
 
 #[cfg(test)]

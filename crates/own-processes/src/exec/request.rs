@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::capabilities::bit_of;
 use crate::field::{NotUnderstood, at, is_empty, list, not_done, only, text};
 use crate::keyring::SessionKeyring;
-use crate::request::{OF_CRUN, id_of, rlimits};
+use crate::request::{OF_CRUN, RUNTIMES, id_of, rlimits};
 
 /// The namespaces that a process can join by one call, by the words of a spec.
 const NAMESPACES: [(&str, c_int); 7] = [
@@ -57,8 +57,6 @@ const OF_LINUX: [&str; 12] = [
     "uidMappings",
 ];
 
-/// The OCI runtimes whose exec podshim's own is held against. Another one may be no runtime of namespaces.
-const RUNTIMES: [&str; 2] = ["runc", "crun"];
 /// The most groups that a process has here; the kernel takes more.
 const MOST_GROUPS: usize = 1024;
 
@@ -105,7 +103,7 @@ pub(super) struct Capabilities {
 }
 
 impl Execs {
-    /// Reads the spec of a container of that id, which `runtime`, a path without links, has made with that keyring.
+    /// Reads the spec of a container of that id, which `runtime` has made with that keyring.
     ///
     /// # Errors
     /// What podshim does not do itself, for people.
