@@ -21,7 +21,7 @@ pub(crate) struct Ending {
     was_to_restart: bool,
     unordered: bool,
     undone: bool,
-    asked: bool,
+    asked_at: Option<PodTime>,
     killed_in_stop: bool,
 }
 
@@ -73,7 +73,12 @@ impl Ending {
 
     /// Whether a caller has asked for its end, in this round or before.
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked
+        self.asked_at.is_some()
+    }
+
+    /// When a caller first asked for that.
+    pub(crate) fn asked_at(&self) -> Option<PodTime> {
+        self.asked_at
     }
 
     /// K11: whether a caller killed it outside of any order; its code is shown as it is (J4).
@@ -112,8 +117,8 @@ impl Ending {
     }
 
     /// A caller asks for its end.
-    pub(crate) fn ask(&mut self) {
-        self.asked = true;
+    pub(crate) fn ask(&mut self, now: PodTime) {
+        self.asked_at.get_or_insert(now);
     }
 
     /// K7, K15: a caller's stop signal waits for the turn.
