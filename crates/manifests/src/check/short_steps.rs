@@ -29,10 +29,7 @@ pub fn of_plan(plan: &Plan, kubelet: Duration) -> Option<(String, String)> {
         Some(_) => format!("write {PREFIX}reserve: {}", DurationText(least)),
         // T19: a third of the budget is kept at most.
         None if plan.settings.grace.is_some_and(|grace| grace < least * 3) => {
-            format!(
-                "write {PREFIX}grace: {}, and as many terminationGracePeriodSeconds",
-                DurationText(least * 3)
-            )
+            format!("write {PREFIX}grace: {}s, and terminationGracePeriodSeconds: {0}", (least * 3).as_secs())
         }
         None => format!("write terminationGracePeriodSeconds: {}", (least * 3).as_secs()),
     };
