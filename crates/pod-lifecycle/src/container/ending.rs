@@ -23,6 +23,7 @@ pub(crate) struct Ending {
     undone: bool,
     asked_at: Option<PodTime>,
     killed_in_stop: bool,
+    part_is_over: bool,
 }
 
 /// What the next exit of a container means.
@@ -69,6 +70,16 @@ impl Ending {
     /// Whether SIGKILL has been sent to this incarnation.
     pub(crate) fn is_killed(&self) -> bool {
         self.killed
+    }
+
+    /// T19: whether it has its stop signal, also at the end of its part of a stop's time, and only SIGKILL is left.
+    pub(crate) fn has_last_stop_signal(&self) -> bool {
+        self.part_is_over && self.is_signalled()
+    }
+
+    /// T19: the end of that time has come.
+    pub(crate) fn end_part(&mut self) {
+        self.part_is_over = true;
     }
 
     /// Whether a caller has asked for its end, in this round or before.
@@ -283,6 +294,7 @@ impl Ending {
         self.kill_at = None;
         self.killed = false;
         self.put_off = false;
+        self.part_is_over = false;
         self.was_to_restart = false;
         self.forget_restart();
     }

@@ -94,7 +94,7 @@ pub(crate) fn last_signals(pod: &State, container: &Container) -> Option<(PodTim
 /// T19: the next of these signals.
 pub(crate) fn next_last_signal(pod: &State, container: &Container) -> Option<PodTime> {
     let (stop, kill) = last_signals(pod, container)?;
-    let due = if container.ending.is_signalled() { kill } else { stop };
+    let due = if container.ending.has_last_stop_signal() { kill } else { stop };
     Some(due).filter(|_| container.has_process() && !container.ending.is_killed())
 }
 

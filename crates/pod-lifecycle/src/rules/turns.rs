@@ -102,10 +102,16 @@ fn kill_everything(pod: &mut State) {
 
 /// T19: what others stop after has had its part of the time: its stop signal, if it had none, and SIGKILL later.
 pub(crate) fn end_part(pod: &mut State, id: &ContainerId) {
-    if pod.container(id).is_some_and(|container| container.ending.is_signalled()) {
+    let Some(container) = pod.container_mut(id) else { return };
+    if container.ending.has_last_stop_signal() {
         return kill_now(pod, id, Reach::All, SignalCause::Budget);
     }
-    deliver_stop(pod, id, None);
+    container.ending.end_part();
+    if container.ending.is_signalled() {
+        pod.mark_changed();
+    } else {
+        deliver_stop(pod, id, None);
+    }
     // K17.
     thaw(pod, id);
 }
