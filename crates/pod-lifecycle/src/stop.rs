@@ -22,8 +22,7 @@ pub(crate) struct Stop {
     budget: Budget,
     /// K11: it has no time for hooks, and what it has is shared.
     hurried: bool,
-    /// Since when its caller counts (T19).
-    asked_since: PodTime,
+    figures: Figures,
 }
 
 impl Stop {
@@ -33,22 +32,26 @@ impl Stop {
         cause: StopCause,
         limit: Option<PodTime>,
         now: PodTime,
-        asked_since: PodTime,
+        figures: Figures,
     ) -> Self {
         let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit, now);
-        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, asked_since }
+        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, figures }
+    }
+
+    /// T20: the budget that the pod's figures are meant for.
+    pub(crate) fn usual(&self) -> Duration {
+        self.figures.usual
     }
 
     /// T19: the time that is shared out: its budget, or what its caller's figure gives it if that ends sooner. K11 shares otherwise.
-    pub(crate) fn span(&self, figure: Option<Duration>) -> Option<Span> {
+    pub(crate) fn span(&self) -> Option<Span> {
         let budget = match self.budget {
             _ if self.hurried => return None,
             Budget::LastCall { .. } | Budget::Spent => return None,
             Budget::Until { at, since, .. } => Some(Span { since, length: at.since(since) }),
             Budget::Callers => None,
         };
-        let since = self.asked_since;
-        let callers = figure.filter(|_| !self.is_ours()).map(|length| Span { since, length });
+        let callers = self.figures.callers.filter(|_| !self.is_ours());
         [budget, callers].into_iter().flatten().min_by_key(|span| span.since + span.length)
     }
 
@@ -171,6 +174,15 @@ impl Stop {
     }
 }
 
+/// What the containers say of a stop's time when it begins: later some may be deleted, and their kubelet's figure with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// T20.
+    pub(crate) usual: Duration,
+    /// T19: what its caller gives it, if it is a kubelet.
+    pub(crate) callers: Option<Span>,
+}
+
 /// The time that a stop has, to be shared out (T19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -224,7 +236,7 @@ mod tests {
     /// T9: a second limit shortens the first and never extends it; T6's delay follows it.
     #[test]
     fn t9_a_limit_only_gets_shorter() {
-        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0), at(0));
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0), Figures::default());
         assert!(!stop.tighten(StopCause::Requested, Some(at(30)), at(1)));
         assert!(stop.tighten(StopCause::Requested, Some(at(10)), at(2)));
         assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12), since: at(2) });
@@ -235,7 +247,7 @@ mod tests {
     /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
     #[test]
     fn t12_what_replaces_what() {
-        let stop = |cause| Stop::begin(None, cause, None, at(0), at(0));
+        let stop = |cause| Stop::begin(None, cause, None, at(0), Figures::default());
         let (killed, died) = (SandboxEnd::Killed, StopCause::Sandbox(SandboxEnd::Died));
         let term = StopCause::Sandbox(killed(Signal::TERM));
         assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));

@@ -13,7 +13,7 @@ use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
 use crate::state::State;
-use crate::stop::{MIN_KILL_DELAY, Stop};
+use crate::stop::{Figures, MIN_KILL_DELAY, Span, Stop};
 
 /// The budget of a stop that podshim begins where neither plan, kubelet nor node sets one (T5).
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -62,22 +62,25 @@ pub(crate) fn grace_of(pod: &State, id: &ContainerId) -> Duration {
 /// A container's own grace, in a stop that has less time than the pod's figures are meant for a part of it (T8, T20).
 pub(crate) fn own_grace(pod: &State, id: &ContainerId) -> Option<Duration> {
     let grace = pod.member_of(pod.container(id)?)?.member().grace?;
-    let span = pod.stop().and_then(|stop| stop.span(kubelet_grace(pod)));
-    Some(span.map_or(grace, |span| shrunk(grace, span.length, pod_grace(pod))))
+    let span = pod.stop().and_then(|stop| Some((stop.span()?.length, stop.usual())));
+    Some(span.map_or(grace, |(length, usual)| shrunk(grace, length, usual)))
 }
 
-/// T19: since when the caller of a stop counts: since it first asked for the end of what still lives. What it asked for longer ago than
-/// its figure is of another stop.
-pub(crate) fn asked_since(pod: &State) -> PodTime {
-    let (now, figure) = (pod.now(), kubelet_grace(pod).unwrap_or_default());
+/// T19, T20: the figures of a stop that begins. Its caller counts since it first asked for the end of what still lives; what it asked for
+/// longer ago than its figure is of another stop.
+pub(crate) fn figures(pod: &State) -> Figures {
     let living = pod.planned().filter(|(_, container)| container.is_unfinished());
     let asked = living.filter_map(|(_, container)| container.ending.asked_at());
-    asked.filter(|at| *at + figure > now).min().unwrap_or(now)
+    let callers = kubelet_grace(pod).map(|length| {
+        let since = asked.filter(|at| *at + length > pod.now()).min().unwrap_or(pod.now());
+        Span { since, length }
+    });
+    Figures { usual: pod_grace(pod), callers }
 }
 
 /// T19: when a container that something lives after gets its last signals.
 pub(crate) fn last_signals(pod: &State, container: &Container) -> Option<(PodTime, PodTime)> {
-    let span = pod.stop()?.span(kubelet_grace(pod))?;
+    let (span, usual) = (pod.stop()?.span()?, pod.stop()?.usual());
     let state = pod.member_of(container).filter(|_| container.is_unfinished())?;
     let lives_after = |(other, it): (&MemberState, &Container)| {
         let needs = it.member().is_some_and(|index| state.needs(index));
@@ -86,7 +89,7 @@ pub(crate) fn last_signals(pod: &State, container: &Container) -> Option<(PodTim
     if !pod.planned().any(lives_after) {
         return None;
     }
-    let shares = Shares::of(span.length, pod.settings()?.reserve, pod_grace(pod), pod.steps_after_mains());
+    let shares = Shares::of(span.length, pod.settings()?.reserve, usual, pod.steps_after_mains());
     let signals = shares.last_signals(state.steps_after())?;
     Some((span.since + signals.stop, span.since + signals.kill))
 }

@@ -12,7 +12,7 @@ use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
-use crate::questions::grace::{asked_since, limit_of, own_grace};
+use crate::questions::grace::{figures, limit_of, own_grace};
 use crate::questions::holds::is_native;
 use crate::questions::order::stands_by;
 use crate::questions::pod_restart::is_renewed;
@@ -47,7 +47,7 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
             return;
         }
     }
-    let stop = Stop::begin(pod.stop(), cause, limit, now, asked_since(pod));
+    let stop = Stop::begin(pod.stop(), cause, limit, now, figures(pod));
     pod.begin_stop(stop);
     record_stop(pod);
     shorten_own_graces(pod);

@@ -57,12 +57,25 @@ impl Invariants {
         steps
     }
 
+    /// T19: when a caller that stops the pod asked first for the end of what still lives, of those containers. What it asked for longer
+    /// ago than its figure was another stop.
+    pub(super) fn asked_since(&self, counts: impl Fn(&Container) -> bool) -> PodTime {
+        let figure = self.kubelet_grace().unwrap_or_default();
+        let living = self.planned().filter(|(id, it)| self.is_unfinished(id) && counts(it));
+        let asked = living.filter_map(|(_, container)| container.asked_at);
+        asked.filter(|at| *at + figure > self.now).min().unwrap_or(self.now)
+    }
+
     /// The time that is shared out: since when, and how long. Whichever ends first, the budget or the kubelet's figure, which counts from
     /// then.
     fn time_of_stop(&self, asked_since: PodTime) -> Option<(PodTime, Duration)> {
         let stop = self.stop.filter(|stop| !stop.had_zero_grace)?;
         let budget = stop.budget.map(|budget| (budget.since, budget.ends.since(budget.since)));
-        let figure = self.kubelet_grace().filter(|_| stop.cause == Cause::Caller);
+        if stop.budget.is_some_and(|budget| budget.ends <= self.now) {
+            // T6 counts from here on.
+            return None;
+        }
+        let figure = stop.figure.filter(|_| stop.cause == Cause::Caller);
         let kubelets = figure.map(|figure| (asked_since, figure));
         [budget, kubelets].into_iter().flatten().min_by_key(|(since, length)| *since + *length)
     }
@@ -72,7 +85,7 @@ impl Invariants {
         let grace = self.member(name)?.grace?;
         let since = self.stop.map_or(self.now, |stop| stop.asked_since);
         let Some((_, length)) = self.time_of_stop(since) else { return Some(grace) };
-        let usual = self.pod_grace();
+        let usual = self.stop.map_or(length, |stop| stop.usual);
         let scaled =
             if length < usual { grace.mul_f64(length.as_secs_f64() / usual.as_secs_f64()) } else { grace };
         Some(scaled.max(grace.min(STEP)))
@@ -86,7 +99,7 @@ impl Invariants {
             _ => *self.steps.after.get(&container.name)?,
         };
         let (steps, total) = (f64::from(self.steps.mains), length.as_secs_f64());
-        let usual = self.pod_grace().as_secs_f64();
+        let usual = self.stop?.usual.as_secs_f64();
         let reserve = match self.plan.as_ref()?.settings.reserve {
             None => (2.0 * steps).min(total / 3.0),
             Some(own) => {

@@ -15,6 +15,9 @@ pub(super) struct Stop {
     pub(super) since: PodTime,
     /// T5: when its budget ends, and when SIGKILL comes; `None` while the caller counts.
     pub(super) budget: Option<Budget>,
+    /// T19, T20: the kubelet's figure, and the time that the pod's figures are meant for, as they were when it began.
+    pub(super) figure: Option<Duration>,
+    pub(super) usual: Duration,
     /// T19: since when its caller counts; and where that is not certain, as one of a pair may be its standby again (V4), the earliest such time.
     pub(super) asked_since: PodTime,
     pub(super) may_be_asked_since: PodTime,

@@ -222,15 +222,6 @@ impl Invariants {
         Some(self.now + length)
     }
 
-    /// T19: when a caller that stops the pod asked first for the end of what still lives, of those containers. What it asked for longer
-    /// ago than its figure was another stop.
-    fn asked_since(&self, counts: impl Fn(&Container) -> bool) -> PodTime {
-        let figure = self.kubelet_grace().unwrap_or_default();
-        let living = self.planned().filter(|(id, it)| self.is_unfinished(id) && counts(it));
-        let asked = living.filter_map(|(_, container)| container.asked_at);
-        asked.filter(|at| *at + figure > self.now).min().unwrap_or(self.now)
-    }
-
     pub(super) fn begin_stop(&mut self, cause: Cause) {
         self.begin_stop_within(cause, self.limit_of(cause));
     }
@@ -260,7 +251,17 @@ impl Invariants {
                 let may_stand_by = |it: &Container| self.partner(&it.name).is_some() && !it.runs_program();
                 let asked_since = self.asked_since(|it| !may_stand_by(it));
                 let may_be_asked_since = self.asked_since(|_| true);
-                Some(Stop { cause, since: now, budget, had_zero_grace, asked_since, may_be_asked_since })
+                let (figure, usual) = (self.kubelet_grace(), self.pod_grace());
+                Some(Stop {
+                    cause,
+                    since: now,
+                    budget,
+                    figure,
+                    usual,
+                    asked_since,
+                    may_be_asked_since,
+                    had_zero_grace,
+                })
             }
             Some(old) if old.cause == Cause::Sandbox && cause == Cause::Requested => {
                 Some(Stop { budget: shorter(old.budget), ..old })
@@ -268,7 +269,9 @@ impl Invariants {
             Some(old) if old.cause == Cause::Sandbox && cause != Cause::Sandbox => Some(old),
             Some(old) if cause == Cause::Sandbox || cause == Cause::Requested => {
                 let since = if old.cause == cause { old.since } else { self.now };
-                Some(Stop { cause, since, budget: shorter(old.budget), ..old })
+                let is_again = old.cause == cause && cause == Cause::Requested;
+                let usual = if is_again { old.usual } else { self.pod_grace() };
+                Some(Stop { cause, since, budget: shorter(old.budget), usual, ..old })
             }
             old => old,
         };
