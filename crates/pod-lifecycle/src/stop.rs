@@ -35,7 +35,8 @@ impl Stop {
         figures: Figures,
     ) -> Self {
         let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit, now);
-        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, figures }
+        let usual = before.map_or(figures.usual, Self::usual);
+        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, figures: Figures { usual, ..figures } }
     }
 
     /// T20: the budget that the pod's figures are meant for.

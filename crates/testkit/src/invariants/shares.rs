@@ -71,10 +71,6 @@ impl Invariants {
     fn time_of_stop(&self, asked_since: PodTime) -> Option<(PodTime, Duration)> {
         let stop = self.stop.filter(|stop| !stop.had_zero_grace)?;
         let budget = stop.budget.map(|budget| (budget.since, budget.ends.since(budget.since)));
-        if stop.budget.is_some_and(|budget| budget.ends <= self.now) {
-            // T6 counts from here on.
-            return None;
-        }
         let figure = stop.figure.filter(|_| stop.cause == Cause::Caller);
         let kubelets = figure.map(|figure| (asked_since, figure));
         [budget, kubelets].into_iter().flatten().min_by_key(|(since, length)| *since + *length)
@@ -93,7 +89,9 @@ impl Invariants {
 
     /// T19: its part of the time, if steps follow it. Whether something of them lives is not asked.
     fn part(&self, container: &Container, asked_since: PodTime) -> Option<Part> {
-        let (since, length) = self.time_of_stop(asked_since)?;
+        // From its end on T6 counts.
+        let is_over = self.stop?.budget.is_some_and(|budget| budget.ends <= self.now);
+        let (since, length) = self.time_of_stop(asked_since).filter(|_| !is_over)?;
         let after = match container.role? {
             Role::Main => self.steps.mains,
             _ => *self.steps.after.get(&container.name)?,

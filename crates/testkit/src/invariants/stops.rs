@@ -269,9 +269,7 @@ impl Invariants {
             Some(old) if old.cause == Cause::Sandbox && cause != Cause::Sandbox => Some(old),
             Some(old) if cause == Cause::Sandbox || cause == Cause::Requested => {
                 let since = if old.cause == cause { old.since } else { self.now };
-                let is_again = old.cause == cause && cause == Cause::Requested;
-                let usual = if is_again { old.usual } else { self.pod_grace() };
-                Some(Stop { cause, since, budget: shorter(old.budget), usual, ..old })
+                Some(Stop { cause, since, budget: shorter(old.budget), ..old })
             }
             old => old,
         };
