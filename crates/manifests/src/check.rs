@@ -14,6 +14,7 @@ mod plan_against_manifest;
 pub mod pod;
 mod pod_restart;
 mod proposal;
+mod short_steps;
 mod stop_signal;
 mod waits;
 

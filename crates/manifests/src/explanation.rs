@@ -6,9 +6,11 @@ mod report;
 
 use std::time::Duration;
 
-use pod_spec::{CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role, Source};
+use pod_spec::{
+    CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role, Shares, Source,
+};
 
-use self::order::{Entry, MIN_KILL_DELAY, Order};
+use self::order::{Entry, MIN_KILL_DELAY, Order, StopTime};
 pub use self::report::{
     BudgetSource, Completion, ConditionWord, Cost, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, SourceWord, StopBounds, Wait,
@@ -33,11 +35,11 @@ pub struct PodFacts {
 
 /// Explains a plan.
 pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
-    let (budget, budget_from) = budget_of(plan, pod);
+    let (time, budget_from) = time_of(plan, pod);
     let unnamed: Vec<&(String, List)> =
         pod.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
     let order = Order::of(plan, other_mains(plan, &unnamed), &pod.kubelet_hooks);
-    let stop = order.stop(budget);
+    let stop = order.stop(&time);
     let (start_steps, stop_steps) = (order.start_steps(), order.stop_steps());
     let containers = order.entries().iter().enumerate().map(|(index, entry)| {
         let member = &entry.member;
@@ -82,16 +84,28 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             Source::Kruise => SourceWord::Kruise,
         },
         completion: completion_of(plan.settings.restart_policy),
-        stop: StopBounds {
-            budget_ms: milliseconds(budget),
-            budget_from,
-            gone_within_ms: milliseconds(budget + MIN_KILL_DELAY),
-        },
+        stop: bounds(&time, budget_from),
         resources: pod.resources.as_ref().map(|resources| cost(plan, resources)),
     }
 }
 
-/// The time of the pod's stop, and who says it.
+fn bounds(time: &StopTime, budget_from: BudgetSource) -> StopBounds {
+    StopBounds {
+        budget_ms: milliseconds(time.budget),
+        budget_from,
+        kept_for_each_step_ms: time.shares.step().map(milliseconds),
+        gone_within_ms: milliseconds(time.budget + MIN_KILL_DELAY),
+    }
+}
+
+/// The time of the pod's stop, how it is shared, and who says it.
+fn time_of(plan: &Plan, pod: &PodFacts) -> (StopTime, BudgetSource) {
+    let (budget, from) = budget_of(plan, pod);
+    let usual = plan.settings.grace.unwrap_or(budget);
+    let shares = Shares::of(budget, plan.settings.reserve, usual, pod_spec::Order::of(plan).steps());
+    (StopTime { budget, usual, shares }, from)
+}
+
 fn budget_of(plan: &Plan, pod: &PodFacts) -> (Duration, BudgetSource) {
     match (plan.settings.grace, pod.kubelet_grace) {
         // The kubelet kills first.

@@ -25,6 +25,7 @@ use crate::member::pair::PairPlace;
 pub(crate) struct MemberState {
     member: Member,
     links: Vec<Link>,
+    steps_after: u32,
     gate_use: GateUse,
     current: Option<ContainerId>,
     pub(crate) gate: MemberGate,
@@ -93,8 +94,9 @@ pub(crate) enum Creation {
 }
 
 impl MemberState {
-    fn new(member: Member, links: Vec<Link>, gate_use: GateUse) -> Self {
+    fn new(member: Member, links: Vec<Link>, steps_after: u32, gate_use: GateUse) -> Self {
         Self {
+            steps_after,
             member,
             links,
             gate_use,
@@ -119,7 +121,8 @@ impl MemberState {
         let state = |(index, member): (usize, Member)| {
             let gate_use = if order.is_awaited(index) { GateUse::Awaited } else { GateUse::Unused };
             let is_second = member.is_second_of_pair(index);
-            let mut state = Self::new(member, order.links(index).to_vec(), gate_use);
+            let after = order.steps_after(index);
+            let mut state = Self::new(member, order.links(index).to_vec(), after, gate_use);
             if is_second {
                 state.pair = PairPlace::standby();
             }
@@ -129,8 +132,8 @@ impl MemberState {
     }
 
     /// A planned main that only `*=main` names (S8).
-    pub(crate) fn unnamed_main(links: Vec<Link>, name: &str) -> Self {
-        Self::new(Member::new(name, Role::Main, usize::MAX), links, GateUse::Unused)
+    pub(crate) fn unnamed_main(links: Vec<Link>, steps_after: u32, name: &str) -> Self {
+        Self::new(Member::new(name, Role::Main, usize::MAX), links, steps_after, GateUse::Unused)
     }
 }
 
@@ -148,6 +151,11 @@ impl MemberState {
     /// The members it waits for at start; reversed, this is the stop order.
     pub(crate) fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// T19: how many steps of a stop follow it.
+    pub(crate) fn steps_after(&self) -> u32 {
+        self.steps_after
     }
 
     /// Whether `earlier` may not end before it has ended (T1): the start order reversed.

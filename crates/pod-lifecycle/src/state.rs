@@ -216,6 +216,12 @@ impl State {
         self.members.iter().filter(|state| state.role() == Role::Main)
     }
 
+    /// T19: how many steps of a stop follow the mains.
+    pub(crate) fn steps_after_mains(&self) -> u32 {
+        let sidecars = self.members.iter().filter(|state| state.role() == Role::Sidecar);
+        sidecars.map(|state| state.steps_after() + 1).max().unwrap_or(0)
+    }
+
     /// The partner of a member.
     pub(crate) fn partner(&self, index: usize) -> Option<usize> {
         self.members[index].member().pair
@@ -256,7 +262,7 @@ impl State {
 
     /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place; `None` if the plan has no `*=main`.
     pub(crate) fn add_unnamed_main(&mut self, name: &str) -> Option<usize> {
-        let main = MemberState::unnamed_main(self.unnamed_main.clone()?, name);
+        let main = MemberState::unnamed_main(self.unnamed_main.clone()?, self.steps_after_mains(), name);
         let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
         if let Some(index) = vacant {
             self.members[index] = main;

@@ -22,13 +22,38 @@ pub(crate) struct Stop {
     budget: Budget,
     /// K11: it has no time for hooks, and what it has is shared.
     hurried: bool,
+    figures: Figures,
 }
 
 impl Stop {
     /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5).
-    pub(crate) fn begin(before: Option<&Self>, cause: StopCause, limit: Option<PodTime>) -> Self {
-        let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
-        Self { cause, budget, hurried: cause == StopCause::ZeroGrace }
+    pub(crate) fn begin(
+        before: Option<&Self>,
+        cause: StopCause,
+        limit: Option<PodTime>,
+        now: PodTime,
+        figures: Figures,
+    ) -> Self {
+        let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit, now);
+        let usual = before.map_or(figures.usual, Self::usual);
+        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, figures: Figures { usual, ..figures } }
+    }
+
+    /// T20: the budget that the pod's figures are meant for.
+    pub(crate) fn usual(&self) -> Duration {
+        self.figures.usual
+    }
+
+    /// T19: the time that is shared out: its budget, or what its caller's figure gives it if that ends sooner. K11 shares otherwise.
+    pub(crate) fn span(&self) -> Option<Span> {
+        let budget = match self.budget {
+            _ if self.hurried => return None,
+            Budget::LastCall { .. } | Budget::Spent => return None,
+            Budget::Until { at, since, .. } => Some(Span { since, length: at.since(since) }),
+            Budget::Callers => None,
+        };
+        let callers = self.figures.callers.filter(|_| !self.is_ours());
+        [budget, callers].into_iter().flatten().min_by_key(|span| span.since + span.length)
     }
 
     pub(crate) fn cause(&self) -> StopCause {
@@ -57,9 +82,9 @@ impl Stop {
     }
 
     /// T9: it is asked for again, with less time. Returns whether that changes anything.
-    pub(crate) fn tighten(&mut self, cause: StopCause, limit: Option<PodTime>) -> bool {
+    pub(crate) fn tighten(&mut self, cause: StopCause, limit: Option<PodTime>, now: PodTime) -> bool {
         let before = self.budget;
-        self.budget = before.tightened(cause, limit);
+        self.budget = before.tightened(cause, limit, now);
         self.budget != before
     }
 
@@ -98,9 +123,9 @@ impl Stop {
     }
 
     /// K11, T9: it must be over by then, as if it had begun by a caller's SIGKILL.
-    pub(crate) fn hurry(&mut self, limit: Option<PodTime>) {
+    pub(crate) fn hurry(&mut self, limit: Option<PodTime>, now: PodTime) {
         self.hurried = true;
-        self.budget = self.budget.tightened(StopCause::ZeroGrace, limit);
+        self.budget = self.budget.tightened(StopCause::ZeroGrace, limit, now);
     }
 
     /// When its time is over, as long as podshim counts it and some is left.
@@ -150,13 +175,29 @@ impl Stop {
     }
 }
 
+/// What the containers say of a stop's time when it begins: later some may be deleted, and their kubelet's figure with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// T20.
+    pub(crate) usual: Duration,
+    /// T19: what its caller gives it, if it is a kubelet.
+    pub(crate) callers: Option<Span>,
+}
+
+/// The time that a stop has, to be shared out (T19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) since: PodTime,
+    pub(crate) length: Duration,
+}
+
 /// T5: who counts the time, and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Budget {
     /// The caller counts; its SIGKILL ends the budget (T7).
     Callers,
-    /// podshim counts: the last call is due at `at`, and SIGKILL at `kill_at`, which may be the same moment.
-    Until { at: PodTime, kill_at: PodTime },
+    /// podshim counts since `since`: the last call is due at `at`, and SIGKILL at `kill_at`, which may be the same moment.
+    Until { at: PodTime, kill_at: PodTime, since: PodTime },
     /// T6: every container has had a stop signal; SIGKILL is due at `kill_at`.
     LastCall { kill_at: PodTime },
     /// Every container has been killed.
@@ -165,7 +206,7 @@ pub(crate) enum Budget {
 
 impl Budget {
     /// T9: a new limit shortens and never extends.
-    fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
+    fn tightened(self, cause: StopCause, limit: Option<PodTime>, now: PodTime) -> Self {
         let Some(limit) = limit else { return self };
         let floor = match cause {
             StopCause::Sandbox(_) | StopCause::ZeroGrace => Duration::ZERO,
@@ -173,8 +214,12 @@ impl Budget {
         };
         let own = limit + floor;
         match self {
-            Self::Callers => Self::Until { at: limit, kill_at: own },
-            Self::Until { at, kill_at } => Self::Until { at: at.min(limit), kill_at: kill_at.min(own) },
+            Self::Callers => Self::Until { at: limit, kill_at: own, since: now },
+            Self::Until { at, kill_at, since } if at <= limit => {
+                Self::Until { at, kill_at: kill_at.min(own), since }
+            }
+            // T19: what is given now is shared out now.
+            Self::Until { kill_at, .. } => Self::Until { at: limit, kill_at: kill_at.min(own), since: now },
             Self::LastCall { kill_at } => Self::LastCall { kill_at: kill_at.min(own) },
             Self::Spent => Self::Spent,
         }
@@ -192,18 +237,18 @@ mod tests {
     /// T9: a second limit shortens the first and never extends it; T6's delay follows it.
     #[test]
     fn t9_a_limit_only_gets_shorter() {
-        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)));
-        assert!(!stop.tighten(StopCause::Requested, Some(at(30))));
-        assert!(stop.tighten(StopCause::Requested, Some(at(10))));
-        assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12) });
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0), Figures::default());
+        assert!(!stop.tighten(StopCause::Requested, Some(at(30)), at(1)));
+        assert!(stop.tighten(StopCause::Requested, Some(at(10)), at(2)));
+        assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12), since: at(2) });
         stop.last_call(at(12));
-        assert!(!stop.tighten(StopCause::Requested, Some(at(11))) && stop.budget_is_over());
+        assert!(!stop.tighten(StopCause::Requested, Some(at(11)), at(9)) && stop.budget_is_over());
     }
 
     /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
     #[test]
     fn t12_what_replaces_what() {
-        let stop = |cause| Stop::begin(None, cause, None);
+        let stop = |cause| Stop::begin(None, cause, None, at(0), Figures::default());
         let (killed, died) = (SandboxEnd::Killed, StopCause::Sandbox(SandboxEnd::Died));
         let term = StopCause::Sandbox(killed(Signal::TERM));
         assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));

@@ -195,6 +195,14 @@ pub enum Problem {
         /// The pod's.
         pod_grace: String,
     },
+    /// More is kept of the budget than there is (T19).
+    #[error("{reserve} is longer than {PREFIX}grace: write at most {grace}, or raise {PREFIX}grace")]
+    ReserveAboveGrace {
+        /// What is kept.
+        reserve: String,
+        /// The budget.
+        grace: String,
+    },
     /// An invalid signal, or one that cannot be a stop signal.
     #[error(transparent)]
     Signal(#[from] SignalError),

@@ -15,6 +15,7 @@ pub(crate) enum PodKey {
     Plan,
     RestartPolicy,
     Grace,
+    Reserve,
     GateTimeout,
     ZeroGrace,
     ExitCodes,
@@ -23,10 +24,11 @@ pub(crate) enum PodKey {
 }
 
 /// The words of the pod's keys.
-pub(crate) const POD_KEYS: [(&str, PodKey); 8] = [
+pub(crate) const POD_KEYS: [(&str, PodKey); 9] = [
     ("plan", PodKey::Plan),
     ("restart-policy", PodKey::RestartPolicy),
     ("grace", PodKey::Grace),
+    ("reserve", PodKey::Reserve),
     ("gate-timeout", PodKey::GateTimeout),
     ("zero-grace", PodKey::ZeroGrace),
     ("exit-codes", PodKey::ExitCodes),

@@ -24,6 +24,7 @@ mod node;
 mod order;
 mod parse;
 mod plan;
+mod shares;
 mod signal;
 mod suggestion;
 pub mod toml;
@@ -45,6 +46,7 @@ pub use plan::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
     Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal, Source, ZeroGrace,
 };
+pub use shares::{LastSignals, STEP_TIME, Shares, shrunk};
 pub use signal::SignalError;
 pub use suggestion::nearest_word;
 pub use warning::Warning;

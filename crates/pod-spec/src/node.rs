@@ -387,7 +387,9 @@ impl Node {
         }
         let members = plan.members.iter();
         let graces = members.map(|member| (format!("grace.{}", member.key_name()), member.grace));
-        for (key, grace) in graces.chain([("grace".to_owned(), plan.settings.grace)]) {
+        let pod = [("grace", plan.settings.grace), ("reserve", plan.settings.reserve)];
+        let pod = pod.map(|(key, figure)| (key.to_owned(), figure));
+        for (key, grace) in graces.chain(pod) {
             if let Some(most) = self.max_grace.filter(|most| grace.is_some_and(|grace| grace > *most)) {
                 beyond(&key, format!("at most {}", DurationText(most)));
             }

@@ -26,6 +26,8 @@ pub struct Order {
     links: Vec<Vec<Link>>,
     awaited: Vec<bool>,
     unnamed_main: Vec<Link>,
+    steps: u32,
+    steps_after: Vec<u32>,
 }
 
 impl Order {
@@ -39,7 +41,18 @@ impl Order {
                 || links.iter().flatten().any(|link| link.earlier == index && asks(link))
         };
         let awaited = plan.members.iter().enumerate().map(is_awaited).collect();
-        Self { awaited, unnamed_main: plan.links_of_unnamed_main(), links }
+        let (steps, steps_after) = plan.steps(&links);
+        Self { awaited, unnamed_main: plan.links_of_unnamed_main(), links, steps, steps_after }
+    }
+
+    /// How many steps follow the mains in a stop: the longest chain of sidecars, each of which outlives the one before it (T1, T19).
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// How many steps follow a member.
+    pub fn steps_after(&self, member: usize) -> u32 {
+        self.steps_after[member]
     }
 
     /// What a member needs: [`Plan::links`].
@@ -99,6 +112,26 @@ impl Plan {
         let outlives = |index: &usize| places[*index] == BEHIND_THE_LIST && sidecar(*index);
         let last = (0..places.len()).filter(outlives).map(|earlier| Link { earlier, until: None });
         self.waits_by_list(BEHIND_THE_LIST, &places).chain(last).collect()
+    }
+
+    /// How many steps follow the mains, and each member.
+    fn steps(&self, links: &[Vec<Link>]) -> (u32, Vec<u32>) {
+        let is_sidecar = |index: usize| self.members[index].role == Role::Sidecar;
+        let mut after = vec![0; links.len()];
+        // At most as many passes as the longest chain has members; links close no circle.
+        for _ in links {
+            let before = after.clone();
+            for (index, links) in links.iter().enumerate() {
+                let outlives = links.iter().map(|link| link.earlier).filter(|earlier| is_sidecar(*earlier));
+                after[index] = outlives.map(|earlier| before[earlier] + 1).max().unwrap_or(0);
+            }
+            if after == before {
+                break;
+            }
+        }
+        // Every sidecar outlives every main.
+        let sidecars = (0..after.len()).filter(|index| is_sidecar(*index));
+        (sidecars.map(|index| after[index] + 1).max().unwrap_or(0), after)
     }
 
     /// Each member's place, for the members that follow the list.

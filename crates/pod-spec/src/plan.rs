@@ -34,6 +34,8 @@ pub struct Settings {
     pub restart_policy: RestartPolicy,
     /// The pod's whole grace budget, enforced on every member when given (T5).
     pub grace: Option<Duration>,
+    /// What is kept of the budget for the steps after the mains (T19); `None` = 2 s for each, at most a third of the budget.
+    pub reserve: Option<Duration>,
     /// How long a container may be held before that is a failure (U6); `None` = for ever.
     pub gate_timeout: Option<Duration>,
     /// What a SIGKILL means without a stop before it (K11).

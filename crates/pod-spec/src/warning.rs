@@ -16,6 +16,11 @@ pub enum Warning {
         /// The main.
         name: String,
     },
+    /// `reserve` without a sidecar that could stop after the mains.
+    UnusedReserve {
+        /// The annotation's whole key.
+        key: String,
+    },
     /// `exit-codes=real` under Always: the kubelet restarts on any code, so the codes make no difference to it.
     RealCodesAlways {
         /// The annotation's whole key.
@@ -49,6 +54,9 @@ impl fmt::Display for Warning {
         match self {
             Self::UnusedGate { key, name } => {
                 write!(f, "{key}: nothing waits for main {name:?}, its gate has no effect")
+            }
+            Self::UnusedReserve { key } => {
+                write!(f, "{key}: the plan has no sidecar that could stop after the mains, it has no effect")
             }
             Self::RealCodesAlways { key } => {
                 write!(

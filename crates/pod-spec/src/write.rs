@@ -28,6 +28,9 @@ impl Plan {
         if let Some(grace) = self.settings.grace {
             set("grace", DurationText(grace).to_string());
         }
+        if let Some(reserve) = self.settings.reserve {
+            set("reserve", DurationText(reserve).to_string());
+        }
         if let Some(timeout) = self.settings.gate_timeout {
             set("gate-timeout", DurationText(timeout).to_string());
         }

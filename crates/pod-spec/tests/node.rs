@@ -251,6 +251,7 @@ fn what_the_node_forbids_fixes_or_bounds_is_refused() {
         (&[PLAN, ("zero-grace", "obey")], "podshim.io/zero-grace: is fixed on this node: remove the key"),
         (&[PLAN, ("grace", "2m")], "podshim.io/grace: this node allows at most 1m"),
         (&[PLAN, ("grace.proxy", "2m")], "podshim.io/grace.proxy: this node allows at most 1m"),
+        (&[PLAN, ("reserve", "2m")], "podshim.io/reserve: this node allows at most 1m"),
         (
             &[("plan", "a=sidecar, b=sidecar, c=main")],
             "podshim.io/plan: this node allows at most 2 containers",

@@ -249,6 +249,7 @@ prop_compose! {
             Just(RestartPolicy::Always), Just(RestartPolicy::OnFailure), Just(RestartPolicy::Never)
         ],
         grace in option::of(duration(Duration::from_secs(100), limits::MAX_DURATION)),
+        reserve in option::of(duration(Duration::ZERO, Duration::from_secs(100))),
         gate_timeout in option::of(duration(Duration::from_nanos(1), limits::MAX_DURATION)),
         zero_grace in prop_oneof![Just(ZeroGrace::Obey), Just(ZeroGrace::Order)],
         exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
@@ -279,9 +280,10 @@ prop_compose! {
         // "order" needs a sidecar (11.4).
         let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
+        let reserve = reserve.filter(|_| has_sidecar);
         let (source, defaults) = (Source::Annotations, Defaults::default());
         let settings = Settings {
-            source, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
+            source, restart_policy, grace, reserve, gate_timeout, zero_grace, exit_codes, oom_score, defaults
         };
         Plan { members, others, kubelets_own: KubeletsOwn { named, listed: Vec::new() }, settings }
     }
@@ -351,6 +353,7 @@ fn key() -> impl Strategy<Value = String> {
         "plan",
         "restart-policy",
         "grace",
+        "reserve",
         "gate-timeout",
         "zero-grace",
         "exit-codes",

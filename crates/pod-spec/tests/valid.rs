@@ -448,6 +448,11 @@ fn warnings_of_11_4() {
         ]
     );
     assert_eq!(warnings(&[base, ("exit-codes", "real"), ("restart-policy", "Never")]), none);
+    assert_eq!(warnings(&[base, ("reserve", "3s")]), none);
+    assert_eq!(
+        warnings(&[("plan", "app=main"), ("reserve", "3s")]),
+        ["podshim.io/reserve: the plan has no sidecar that could stop after the mains, it has no effect"]
+    );
     assert_eq!(
         warnings(&[("plan", "app=main, *=main")]),
         [r#"podshim.io/plan: "app" is a main by "*=main" already"#]

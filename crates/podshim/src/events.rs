@@ -200,7 +200,7 @@ pub(crate) fn because(cause: Cause) -> &'static str {
         Cause::NO_CAUSE => "",
         Cause::BY_CALLER => "from its caller",
         Cause::TURN => "its turn in the stop",
-        Cause::BUDGET => "the pod's time is over",
+        Cause::BUDGET => "its part of the pod's time is over",
         Cause::GRACE => "its own time is over",
         Cause::RESTART => "it is to be started again",
         Cause::NOT_RUN => "its program is not to run",

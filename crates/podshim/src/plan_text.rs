@@ -84,6 +84,10 @@ fn show_stop(explanation: &Explanation, width: usize, paint: ColorMode) -> Strin
     for part in by_stop {
         text += &format!("{}  {}\n", head(part.stop_step, part, width), stop_line(part));
     }
+    if let Some(kept) = stop.kept_for_each_step_ms {
+        let kept = show_ms(kept);
+        text += &format!("  {kept} of it are kept for each step after the mains (podshim.io/reserve).\n");
+    }
     let floor = show_ms(stop.gone_within_ms - stop.budget_ms);
     text += &format!("  Whatever is left after {budget} is gone {floor} later.\n");
     text + match explanation.completion {

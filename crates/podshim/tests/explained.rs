@@ -171,7 +171,9 @@ impl Pod {
         }
         // In reverse order: a container that waits is created before those that it waits for.
         for name in self.names.iter().rev().filter(|name| without != Some((name, Missing::Container))) {
-            commands.push(Command::Create(NewContainer::named(name)));
+            // T19: a kubelet's figure is what `podshim plan` counts with.
+            let new = NewContainer { kubelet_grace: Some(KUBELET_GRACE), ..NewContainer::named(name) };
+            commands.push(Command::Create(new));
             commands.push(Command::Start(Target::init(name.as_str().into())));
         }
         commands.push(Command::Advance(STARTED));

@@ -12,6 +12,7 @@ mod order;
 mod picture;
 mod restarts;
 mod rounds;
+mod shares;
 mod stop;
 mod stops;
 mod times;
@@ -26,7 +27,7 @@ use pod_lifecycle::{
 use pod_spec::{Defaults, Gate, Plan, RestartPolicy, Role, Signal};
 
 use picture::{Container, MemberPicture, Process};
-use stop::{Cause, Making, Stop};
+use stop::{Cause, Making, Steps, Stop};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +75,8 @@ pub(crate) struct Invariants {
     is_read: bool,
     /// R14: whether the pod has restarted as a whole, which is not in the reading.
     pod_restarts: bool,
+    /// How many steps of a stop follow each container (T19).
+    steps: Steps,
     /// How many stops are over.
     rounds: u32,
     /// J11: until then a container that was created again may be the first of another round.
@@ -93,6 +96,10 @@ impl Invariants {
     }
 
     pub(crate) fn new(plan: Option<Plan>) -> Self {
+        Self { steps: Self::count_steps(&plan), ..Self::without_steps(plan) }
+    }
+
+    fn without_steps(plan: Option<Plan>) -> Self {
         let members = plan.iter().flat_map(|plan| &plan.members);
         Self {
             members: members.map(|m| (m.name.clone(), MemberPicture::of(m.role))).collect(),
@@ -113,6 +120,7 @@ impl Invariants {
             making: None,
             is_read: true,
             pod_restarts: false,
+            steps: Steps::default(),
             rounds: 0,
             another_until: None,
             failed: None,
@@ -213,8 +221,11 @@ impl Invariants {
 
     fn pod_grace(&self) -> Duration {
         let own = self.plan.as_ref().and_then(|plan| plan.settings.grace);
-        let kubelet = self.containers.values().filter_map(|c| c.kubelet_grace).max();
-        own.or(kubelet).unwrap_or(Duration::from_secs(30))
+        own.or_else(|| self.kubelet_grace()).unwrap_or(Duration::from_secs(30))
+    }
+
+    fn kubelet_grace(&self) -> Option<Duration> {
+        self.containers.values().filter_map(|c| c.kubelet_grace).max()
     }
 
     fn done(&mut self, op: OpId, outcome: &Outcome) {

@@ -68,6 +68,7 @@ mod tests {
             "migrate.",
             "  grace:",
             "  gate-timeout:",
+            "  reserve:",
             "zero-grace: order",
             "exit-codes: real",
             "oom-score: protect",

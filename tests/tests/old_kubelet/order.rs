@@ -195,8 +195,8 @@ async fn t4_t11_i6_a_manifest_removed_during_init() -> Result<()> {
     Ok(())
 }
 
-/// T5, T7, T6: the main ignores its stop signal, so the proxy lives for the whole grace and then gets its own signal. 2
-/// s later nothing is left.
+/// T5, T7, T19: the main ignores its stop signal. 2 s before the kubelet's SIGKILL, or a third of the grace, podshim ends it, and the
+/// proxy has that time.
 async fn a_deaf_main(grace: Duration) -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
         let manifest = Manifest::new("deaf")
@@ -222,9 +222,10 @@ async fn a_deaf_main(grace: Duration) -> Result<()> {
     timeline.within(TOLERANCE, ("app", Term), ("proxy", Term))?;
 
     let (timeline, took) = lives.podshim;
-    timeline.distance(("app", Term), ("proxy", Term), grace, TOLERANCE)?;
+    let kept = seconds(2).min(grace / 3);
+    timeline.distance(("app", Term), ("proxy", Term), grace - kept, TOLERANCE)?;
     timeline.before(("proxy", Term), ("proxy", Exiting))?;
-    ensure!(took <= grace + seconds(2) + TOLERANCE, "gone after {took:?}\n{timeline}");
+    ensure!(took <= grace + TOLERANCE, "gone after {took:?}\n{timeline}");
     Ok(())
 }
 

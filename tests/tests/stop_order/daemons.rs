@@ -237,8 +237,8 @@ async fn sigterm_to_the_shim_ends_deaf_containers_within_the_grace() -> Result<(
     wait_no_process(&pod, "containerd-shim-podshim-v2", SOON).await?;
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 0], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
-    // T6: the last stop signals come at the end of the grace.
-    timeline.distance(("app", Term), ("s1", Term), seconds(1), TOLERANCE)?;
+    // T19: a third of the grace is the sidecar's.
+    timeline.distance(("app", Term), ("s1", Term), milliseconds(667), TOLERANCE)?;
     pod.remove().await
 }
 

@@ -113,13 +113,14 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
 }
 
 /// H3, T6, ks-L5: podshim waits for hooks that never end until the budget is spent, and kills them with their
-/// containers.
+/// containers. As with the kubelet nothing of the budget is kept for the later ones (T19).
 #[tokio::test]
 async fn h3_ks_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l5")
         .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")
         .annotate("grace", "3s")
+        .annotate("reserve", "0s")
         .annotate("exit-codes", "real")
         .annotate("restart-policy", "Never");
     for name in ["s1", "s2", "s3"] {

@@ -10,7 +10,9 @@ use pod_spec::{
 
 use super::kruise::Marked;
 use super::waits::links_of;
-use super::{gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, stop_signal};
+use super::{
+    gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, short_steps, stop_signal,
+};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -182,6 +184,10 @@ impl PlanAgainstManifest<'_> {
             let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
             let fix = format!("write terminationGracePeriodSeconds: {seconds}");
             findings.push(self.at_key(Severity::Warning, "grace", message).fix(fix));
+        }
+        if let Some((message, fix)) = short_steps::of_plan(self.plan, Duration::from_secs(kubelet)) {
+            let word = if self.plan.settings.reserve.is_some() { "reserve" } else { "grace" };
+            findings.push(self.at_key(Severity::Warning, word, message).fix(fix));
         }
         if self.template.spec.get("runtimeClassName").is_none() {
             let message = "no runtimeClassName: only a node whose default runtime is podshim heeds the plan";

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Condition, Link, Member, Plan, Role, needs};
+use pod_spec::{Condition, Link, Member, Plan, Role, Shares, needs, shrunk};
 
 use super::report::{ConditionWord, PlannedWord, Wait};
 
@@ -18,6 +18,8 @@ pub(super) struct Entry {
     pub(super) is_awaited: bool,
     /// Whether its kubelet runs a preStop hook before it stops it.
     pub(super) has_kubelet_hook: bool,
+    /// How many steps of a stop follow it (T19).
+    steps_after: u32,
     /// The containers that it needs.
     links: Vec<Link>,
 }
@@ -34,6 +36,14 @@ pub(super) struct StopTimes {
     pub(super) gone: Duration,
 }
 
+/// The time of a stop, and how it is shared.
+pub(super) struct StopTime {
+    pub(super) budget: Duration,
+    /// The budget that the pod's figures are meant for (T20).
+    pub(super) usual: Duration,
+    pub(super) shares: Shares,
+}
+
 impl Entry {
     /// A main that the plan does not name; [`Order::of`] fills in what it needs.
     pub(super) fn other_main(name: &str) -> Self {
@@ -43,6 +53,7 @@ impl Entry {
             planned: PlannedWord::Other,
             is_awaited: false,
             has_kubelet_hook: false,
+            steps_after: 0,
             links: Vec::new(),
         }
     }
@@ -57,10 +68,15 @@ impl Order {
             planned: PlannedWord::Named,
             is_awaited: order.is_awaited(index),
             has_kubelet_hook: false,
+            steps_after: order.steps_after(index),
             links: order.links(index).to_vec(),
         });
         let links = order.links_of_unnamed_main();
-        let others = others.into_iter().map(|entry| Entry { links: links.to_vec(), ..entry });
+        let others = others.into_iter().map(|entry| Entry {
+            links: links.to_vec(),
+            steps_after: order.steps(),
+            ..entry
+        });
         let entries = named.chain(others).map(|entry| {
             // A sidecar's hook runs at T0 (H5), beside what it waits for.
             let has_kubelet_hook =
@@ -136,33 +152,37 @@ impl Order {
         self.gone_before(index).filter(|one| !implied(*one)).map(|one| self.name(one)).collect()
     }
 
-    /// T5, T6, T8: the latest times, if every container uses all of its time.
-    pub(super) fn stop(&self, budget: Duration) -> Vec<StopTimes> {
+    /// T5, T6, T8, T19, T20: the latest times, if every container uses all of its time.
+    pub(super) fn stop(&self, time: &StopTime) -> Vec<StopTimes> {
         let mut times = vec![None; self.entries.len()];
-        (0..self.entries.len()).map(|index| self.stop_of(index, budget, &mut times)).collect()
+        (0..self.entries.len()).map(|index| self.stop_of(index, time, &mut times)).collect()
     }
 
-    fn stop_of(&self, index: usize, budget: Duration, times: &mut Vec<Option<StopTimes>>) -> StopTimes {
+    fn stop_of(&self, index: usize, time: &StopTime, times: &mut Vec<Option<StopTimes>>) -> StopTimes {
         if let Some(known) = times[index] {
             return known;
         }
         let earlier: Vec<usize> = self.gone_before(index).collect();
-        let gone = earlier.into_iter().map(|other| self.stop_of(other, budget, times).gone);
-        let turn = gone.max().unwrap_or(Duration::ZERO).min(budget);
-        let member = &self.entries[index].member;
+        let gone = earlier.into_iter().map(|other| self.stop_of(other, time, times).gone);
+        let turn = gone.max().unwrap_or(Duration::ZERO).min(time.budget);
+        let Entry { member, steps_after, .. } = &self.entries[index];
         let has_hooks = member.pre_stop.is_some() || member.on_terminate.is_some();
         // Hooks run before the signal, within the container's own grace. After the signal the container has the floor,
         // or its grace if that is shorter (H3, T6).
-        let end = budget + MIN_KILL_DELAY;
-        let (signal, gone) = match (member.grace, has_hooks) {
+        let (last_signal, end) = match time.shares.last_signals(*steps_after) {
+            Some(signals) => (signals.stop, signals.kill),
+            None => (time.budget, time.budget + MIN_KILL_DELAY),
+        };
+        let grace = member.grace.map(|grace| shrunk(grace, time.budget, time.usual));
+        let (signal, gone) = match (grace, has_hooks) {
             // The kubelet's signal comes after its hook, which may use up the whole grace period (F9).
-            _ if self.entries[index].has_kubelet_hook => (budget, end),
+            _ if self.entries[index].has_kubelet_hook => (last_signal, end),
             (Some(grace), true) => (turn + grace, turn + grace + grace.min(MIN_KILL_DELAY)),
             (Some(grace), false) => (turn, turn + grace),
-            (None, true) => (budget, end),
+            (None, true) => (last_signal, end),
             (None, false) => (turn, end),
         };
-        let found = StopTimes { signal: signal.min(budget), gone: gone.min(end) };
+        let found = StopTimes { signal: signal.min(last_signal), gone: gone.min(end) };
         times[index] = Some(found);
         found
     }

@@ -99,6 +99,8 @@ pub struct StopBounds {
     pub budget_ms: u64,
     /// Where it is set.
     pub budget_from: BudgetSource,
+    /// What is kept of it for each step after the mains, if something is (T19).
+    pub kept_for_each_step_ms: Option<u64>,
     /// From the start of the stop to the last exit: the budget plus the floor.
     pub gone_within_ms: u64,
 }

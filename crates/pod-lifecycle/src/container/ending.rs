@@ -21,8 +21,9 @@ pub(crate) struct Ending {
     was_to_restart: bool,
     unordered: bool,
     undone: bool,
-    asked: bool,
+    asked_at: Option<PodTime>,
     killed_in_stop: bool,
+    part_is_over: bool,
 }
 
 /// What the next exit of a container means.
@@ -71,9 +72,24 @@ impl Ending {
         self.killed
     }
 
+    /// T19: whether it has its stop signal, also at the end of its part of a stop's time, and only SIGKILL is left.
+    pub(crate) fn has_last_stop_signal(&self) -> bool {
+        self.part_is_over && self.is_signalled()
+    }
+
+    /// T19: the end of that time has come.
+    pub(crate) fn end_part(&mut self) {
+        self.part_is_over = true;
+    }
+
     /// Whether a caller has asked for its end, in this round or before.
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked
+        self.asked_at.is_some()
+    }
+
+    /// When a caller first asked for that.
+    pub(crate) fn asked_at(&self) -> Option<PodTime> {
+        self.asked_at
     }
 
     /// K11: whether a caller killed it outside of any order; its code is shown as it is (J4).
@@ -112,8 +128,8 @@ impl Ending {
     }
 
     /// A caller asks for its end.
-    pub(crate) fn ask(&mut self) {
-        self.asked = true;
+    pub(crate) fn ask(&mut self, now: PodTime) {
+        self.asked_at.get_or_insert(now);
     }
 
     /// K7, K15: a caller's stop signal waits for the turn.
@@ -278,6 +294,7 @@ impl Ending {
         self.kill_at = None;
         self.killed = false;
         self.put_off = false;
+        self.part_is_over = false;
         self.was_to_restart = false;
         self.forget_restart();
     }

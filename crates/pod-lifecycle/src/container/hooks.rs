@@ -97,6 +97,13 @@ impl Hooks {
         self.waiting = Some(Waiting { since, grace });
     }
 
+    /// T20: its stop has less time.
+    pub(crate) fn shorten(&mut self, grace: Duration) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.grace = waiting.grace.map(|before| before.min(grace));
+        }
+    }
+
     /// The signal goes out now, although a hook may still run.
     pub(crate) fn stop_waiting(&mut self) -> Option<Waiting> {
         self.has_run_for_signal = false;

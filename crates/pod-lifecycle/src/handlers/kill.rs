@@ -218,8 +218,9 @@ fn kill_member(
 
 /// A caller asks for the end of a member's newest container (T12, T16).
 fn note_ask(pod: &mut State, id: &ContainerId, index: usize, ask: Ask) {
+    let now = pod.now();
     let Some(container) = pod.container_mut(id) else { return };
-    container.ending.ask();
+    container.ending.ask(now);
     let seen = match container.phase() {
         Phase::Created | Phase::CompletedAgain { .. } => Seen::Created,
         _ => Seen::Running,

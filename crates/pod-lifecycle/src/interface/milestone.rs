@@ -94,7 +94,7 @@ pub enum SignalCause {
     Caller,
     /// Its turn in the stop of its pod has come (T1, T2, K13).
     Turn,
-    /// The pod's time is over (T6).
+    /// The pod's time is over (T6), or the container's part of it (T19).
     Budget,
     /// Its own time is over (T7, T8, U4).
     Grace,

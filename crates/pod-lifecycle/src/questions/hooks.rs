@@ -22,7 +22,7 @@ pub(crate) fn next_hook(pod: &State, container: &Container) -> Option<Hook> {
     // way.
     let runs = matches!(container.phase(), Phase::Running { .. } | Phase::Starting { early_exit: None, .. });
     let signalled = container.ending.is_signalled() || container.ending.is_killed();
-    if !runs || signalled || !stop_has_time_for_hooks(pod) {
+    if !runs || signalled || !stop_has_time_for_hooks(pod, container) {
         return None;
     }
     let hooks = &container.hooks;

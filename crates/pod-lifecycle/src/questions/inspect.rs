@@ -16,6 +16,7 @@ use crate::interface::view::{Status, View};
 use crate::member::MemberState;
 use crate::member::evidence::Ended;
 use crate::questions::completion::is_complete;
+use crate::questions::grace::last_signals;
 use crate::questions::holds::hold_reason;
 use crate::state::State;
 
@@ -112,9 +113,15 @@ fn inspect_container(pod: &State, container: &Container, now: PodTime) -> Inspec
         real_exit,
         shown_exit,
         pending_signal: container.ending.held_signal().map(|(signal, _)| signal),
-        kill_in: container.ending.kill_at().filter(|_| container.has_process()).map(|at| at.since(now)),
+        kill_in: kill_at(pod, container).map(|at| at.since(now)),
         restart_in,
     }
+}
+
+/// When SIGKILL is due by its own time or by its part of the pod's.
+fn kill_at(pod: &State, container: &Container) -> Option<PodTime> {
+    let part = last_signals(pod, container).map(|(_, kill)| kill);
+    [container.ending.kill_at(), part].into_iter().flatten().min().filter(|_| container.has_process())
 }
 
 fn inspect_missing(state: &MemberState) -> InspectedContainer {

@@ -1,7 +1,7 @@
 //! How a stop of the pod begins (T2, T11, T12).
 //!
 //! Owns what happens at T0. Never decides whose turn it is later, which `rules::turns` does; its end is `rules::round`, and
-//! how long it may take `questions::grace`. Changes: container, stop.
+//! how long it may take `questions::grace`. Changes: container, ending, hooks, stop.
 
 use pod_spec::Role;
 
@@ -12,7 +12,7 @@ use crate::interface::milestone::Milestone;
 use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
-use crate::questions::grace::limit_of;
+use crate::questions::grace::{figures, limit_of, own_grace};
 use crate::questions::holds::is_native;
 use crate::questions::order::stands_by;
 use crate::questions::pod_restart::is_renewed;
@@ -33,21 +33,24 @@ pub(crate) fn begin_stop(pod: &mut State, cause: StopCause) {
 
 /// A stop of the pod begins, or the one under way gets another cause or less time (T9, T12).
 pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option<PodTime>) {
+    let now = pod.now();
     if let Some(stop) = pod.stop_mut() {
         let outranked = stop.is_outranked_by(cause);
         // T9: the same stop again, with less time.
-        let tightened = cause == StopCause::Requested && stop.tighten(cause, limit);
+        let tightened = cause == StopCause::Requested && stop.tighten(cause, limit, now);
         if !outranked {
             if tightened {
                 record_stop(pod);
+                shorten_own_graces(pod);
                 pod.mark_changed();
             }
             return;
         }
     }
-    let stop = Stop::begin(pod.stop(), cause, limit);
+    let stop = Stop::begin(pod.stop(), cause, limit, now, figures(pod));
     pod.begin_stop(stop);
     record_stop(pod);
+    shorten_own_graces(pod);
     pod.note(format!("pod stop begins: {cause:?}"));
     revoke_lone_stops(pod);
     close_gates(pod);
@@ -57,11 +60,11 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
 /// K11: a caller's SIGKILL in a stop of podshim's own leaves it the time of a stop that begins so. A restart of the pod becomes
 /// that stop (R14).
 pub(crate) fn hurry_stop(pod: &mut State) {
-    let limit = limit_of(pod, StopCause::ZeroGrace);
+    let (limit, now) = (limit_of(pod, StopCause::ZeroGrace), pod.now());
     if pod.is_restarting() {
         begin_stop_within(pod, StopCause::ZeroGrace, limit);
     } else if let Some(stop) = pod.stop_mut() {
-        stop.hurry(limit);
+        stop.hurry(limit, now);
         record_stop(pod);
     }
     pod.mark_changed();
@@ -79,6 +82,21 @@ pub(crate) fn hurry_stop(pod: &mut State) {
 fn record_stop(pod: &mut State) {
     let Some(stop) = pod.stop() else { return };
     pod.record_of_pod(Milestone::StopBegan(stop.inspect(pod.now())));
+}
+
+/// T20: the time of a container whose end had begun before the stop, or before it had less time.
+fn shorten_own_graces(pod: &mut State) {
+    for id in pod.planned_where(|state, container| state.member().grace.is_some() && container.has_process())
+    {
+        let grace = own_grace(pod, &id);
+        if let (Some(grace), Some(container)) = (grace, pod.container_mut(&id)) {
+            container.hooks.shorten(grace);
+            if let Some(at) = container.ending.signalled_at().filter(|_| container.ending.kill_at().is_some())
+            {
+                container.ending.kill_by(at + grace);
+            }
+        }
+    }
 }
 
 /// T11: from T0 on no planned container starts. Held ones end at once, hidden exits are shown (I5), no probe runs

@@ -8,11 +8,13 @@ use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
 use crate::interface::time::PodTime;
+use crate::questions::grace::next_last_signal;
 use crate::rules::gate::{probe_due, send_check};
 use crate::rules::hooks::{hooks_due, hooks_timed_out};
 use crate::rules::restart::{recreate, restart_due};
 use crate::rules::standby::{takeover_due, takeover_timed_out};
 use crate::rules::startup::{gate_timed_out, gate_timeout_due, line_due, note_hold, write_hold_line};
+use crate::rules::turns::end_part;
 use crate::state::State;
 use crate::steps::signal::kill_process;
 
@@ -23,9 +25,10 @@ struct Timer {
 }
 
 /// In the order in which they are applied.
-const TIMERS: [Timer; 7] = [
+const TIMERS: [Timer; 8] = [
     Timer { due: hooks_due, act: hooks_timed_out },
     Timer { due: takeover_due, act: takeover_timed_out },
+    Timer { due: next_last_signal, act: end_part },
     Timer { due: kill_due, act: kill },
     Timer { due: restart_due, act: recreate },
     Timer { due: gate_timeout_due, act: gate_timed_out },

@@ -1,4 +1,4 @@
-//! Whose turn it is in a stop, and what its budget orders (T1, T3, T5, T6, K8).
+//! Whose turn it is in a stop, and what its budget orders (T1, T3, T5, T6, T19, K8).
 //!
 //! Owns which sidecar gets its signal now, the last call and the kill. A stop's order is the start order reversed: the same
 //! `needs` relation decides both. Never decides who needs whom: `questions::order` does. Changes: ending, stop.
@@ -98,6 +98,22 @@ fn kill_everything(pod: &mut State) {
     for id in left_at(pod, Milestone::BudgetSpent) {
         kill_now(pod, &id, Reach::All, SignalCause::Budget);
     }
+}
+
+/// T19: what others stop after has had its part of the time: its stop signal, if it had none, and SIGKILL later.
+pub(crate) fn end_part(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container_mut(id) else { return };
+    if container.ending.has_last_stop_signal() {
+        return kill_now(pod, id, Reach::All, SignalCause::Budget);
+    }
+    container.ending.end_part();
+    if container.ending.is_signalled() {
+        pod.mark_changed();
+    } else {
+        deliver_stop(pod, id, None);
+    }
+    // K17.
+    thaw(pod, id);
 }
 
 /// What is still to end at the end of the budget. A pod that has ended in time has nothing to record.

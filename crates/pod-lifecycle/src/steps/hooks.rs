@@ -10,6 +10,7 @@ use pod_spec::Signal;
 use crate::container::Container;
 use crate::interface::id::ContainerId;
 use crate::interface::operation::{Hook, Operation, Reach};
+use crate::questions::grace::own_grace;
 use crate::questions::hooks::{next_hook, turn_has_passed};
 use crate::state::State;
 use crate::steps::signal::deliver_stop;
@@ -36,7 +37,7 @@ pub(crate) fn stop_after_hooks(
         }
         return;
     }
-    let own = pod.member_of(container).and_then(|state| state.member().grace);
+    let own = own_grace(pod, id);
     let Some(container) = pod.container_mut(id) else { return };
     container.hooks.wait(now, grace.or(own));
     container.ending.wait_for_hooks(given);

@@ -16,6 +16,7 @@ use crate::interface::exit::{Exit, KILLED};
 use crate::interface::id::{ContainerId, Target};
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::{Operation, Reach};
+use crate::questions::grace::{last_signals, own_grace};
 use crate::questions::pod_restart::is_renewed;
 use crate::state::State;
 use crate::steps::finish::finish;
@@ -56,8 +57,8 @@ pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Sig
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
     let cause = cause_of_stop(pod, container, given);
-    let member = pod.member_of(container).map(|state| state.member());
-    let (own_signal, own_grace) = member.map_or((None, None), |member| (member.stop_signal, member.grace));
+    let own_signal = pod.member_of(container).and_then(|state| state.member().stop_signal);
+    let own_grace = own_grace(pod, id);
     let Some(container) = pod.container_mut(id) else { return };
     let waited = container.hooks.stop_waiting();
     let own_signal = (own_signal.unwrap_or(Signal::TERM), Reach::Process);
@@ -79,7 +80,8 @@ pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Sig
 fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> SignalCause {
     if given.is_some() {
         SignalCause::Caller
-    } else if pod.budget_is_over() {
+    } else if pod.budget_is_over() || last_signals(pod, container).is_some_and(|(stop, _)| pod.now() >= stop)
+    {
         SignalCause::Budget
     } else if container.ending.ends_for_restart() {
         SignalCause::Restart

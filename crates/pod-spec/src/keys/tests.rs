@@ -19,6 +19,7 @@ fn every_key_is_written_and_documented() {
         ("plan", "a|b=sidecar, app=main"),
         ("restart-policy", "Never"),
         ("grace", "10s"),
+        ("reserve", "3s"),
         ("gate-timeout", "5s"),
         ("zero-grace", "order"),
         ("exit-codes", "real"),

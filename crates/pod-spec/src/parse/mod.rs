@@ -174,6 +174,7 @@ fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut 
             findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.settings.restart_policy)
         }
         PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.settings.grace),
+        PodKey::Reserve => findings.keep(key, duration::parse(value).map(Some), &mut plan.settings.reserve),
         PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut plan.settings.gate_timeout),
         PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut plan.settings.zero_grace),
         PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut plan.settings.exit_codes),

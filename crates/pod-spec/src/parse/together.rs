@@ -38,6 +38,7 @@ pub(super) fn check(settings: &Settings, containers: &Containers, findings: &mut
     {
         findings.error("zero-grace", Problem::OrderWithoutSidecar);
     }
+    check_reserve(settings, containers, findings);
     match (settings.exit_codes, settings.restart_policy) {
         (ExitCodes::Real, RestartPolicy::Always) => {
             findings.warn(Warning::RealCodesAlways { key: printable_key("exit-codes") });
@@ -62,6 +63,19 @@ fn check_others(settings: &Settings, containers: &Containers, findings: &mut Fin
     if let Some(main) = containers.drafts.iter().find(named) {
         findings
             .warn(Warning::NamedMainAndOthers { key: printable_key("plan"), name: main.member.name.clone() });
+    }
+}
+
+/// T19: what is kept lies inside the budget, if the plan sets that.
+fn check_reserve(settings: &Settings, containers: &Containers, findings: &mut Findings) {
+    let Some(reserve) = settings.reserve else { return };
+    let is_sidecar = |draft: &Draft| draft.role == Some(Role::Sidecar);
+    if containers.are_known() && !containers.drafts.iter().any(is_sidecar) {
+        findings.warn(Warning::UnusedReserve { key: printable_key("reserve") });
+    }
+    if let Some(grace) = settings.grace.filter(|grace| reserve > *grace) {
+        let (reserve, grace) = (DurationText(reserve).to_string(), DurationText(grace).to_string());
+        findings.error("reserve", Problem::ReserveAboveGrace { reserve, grace });
     }
 }
 

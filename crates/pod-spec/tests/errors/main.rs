@@ -236,6 +236,11 @@ fn values_of_a_container() {
             &[PLAN, ("grace", "10s"), ("grace.proxy", "1m30s")],
             "grace.proxy: 1m30s is longer than podshim.io/grace: write at most 10s, or raise podshim.io/grace",
         ),
+        (
+            "reserve > grace",
+            &[PLAN, ("grace", "10s"), ("reserve", "12s")],
+            "reserve: 12s is longer than podshim.io/grace: write at most 10s, or raise podshim.io/grace",
+        ),
         ("grace.<c> < 0", &[PLAN, ("grace.proxy", "-1s")], r#"grace.proxy: "-1s" is negative"#),
         (
             "unknown stop-signal",

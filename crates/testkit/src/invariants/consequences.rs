@@ -236,6 +236,7 @@ impl Invariants {
             && !(container.gate_failed && container.asked_ever)
             && !self.sandbox_gone
             && !self.budget_is_over()
+            && !self.may_have_last_signal(container)
             && self.failed.is_none()
             && self.is_restarted_after(container, exit.code);
         if comes_back && !self.may_have_its_turn(container) {

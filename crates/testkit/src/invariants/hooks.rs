@@ -44,8 +44,11 @@ impl Invariants {
         let container = &self.containers[id];
         let Some(member) = self.member(&container.name).filter(|_| self.is_read) else { return Ok(()) };
         let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
-        let hurried =
-            container.caller_killed || self.is_asked_to_kill(id) || zero_grace || self.budget_is_over();
+        let hurried = container.caller_killed
+            || self.is_asked_to_kill(id)
+            || zero_grace
+            || self.budget_is_over()
+            || self.may_have_last_signal(container);
         // T8: its own time may be over.
         let own_time = member.grace.is_some() || container.hook.is_some();
         let ends_anyway = container.ends_for_group || container.is_replaced;
@@ -71,7 +74,9 @@ impl Invariants {
     /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
     pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        let budget_over = self.budget_is_over() || self.stop.is_some_and(|stop| stop.had_zero_grace);
+        let budget_over = self.budget_is_over()
+            || self.may_have_last_signal(container)
+            || self.stop.is_some_and(|stop| stop.had_zero_grace);
         // A stop that came later may give it less.
         let own_time = container.own_time.min(self.own_time(id));
         let own_time = container.turn_time.map_or(own_time, |turn| turn.min(own_time));

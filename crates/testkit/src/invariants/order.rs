@@ -32,13 +32,13 @@ impl Invariants {
             // V2: what waits for one of a pair waits for both.
             Some(_) => {
                 let pair = [Some(&*sidecar.name), self.partner(&sidecar.name)];
-                pair.into_iter().flatten().any(|name| self.waits_for(&later.name, name))
+                pair.into_iter().flatten().any(|name| self.waits_through(&later.name, name))
             }
         }
     }
 
-    fn waits_for(&self, later: &str, earlier: &str) -> bool {
-        self.waits(later).iter().any(|(name, _)| name == earlier || self.waits_for(name, earlier))
+    pub(super) fn waits_through(&self, later: &str, earlier: &str) -> bool {
+        self.waits(later).iter().any(|(name, _)| name == earlier || self.waits_through(name, earlier))
     }
 
     /// The conditions for the start of a container, drawn from the list, or from `after` instead (11.3).
@@ -263,6 +263,9 @@ impl Invariants {
         if sidecar && is_kill {
             self.may_kill_sidecar(id)?;
         }
+        if container.role == Some(Role::Main) && container.runs_program() && is_kill {
+            self.may_kill_main(id)?;
+        }
         if is_stop && !is_kill {
             // T5: a stop without time may have begun by what is being handled: a grace of 0 s, and the last init has completed.
             if self.is_read {
@@ -326,7 +329,7 @@ impl Invariants {
 
     /// T8, T17: the time that a container has whose end begins now.
     pub(super) fn own_time(&self, id: &ContainerId) -> Duration {
-        let grace = self.containers.get(id).and_then(|container| self.member(&container.name)?.grace);
+        let grace = self.containers.get(id).and_then(|container| self.own_grace(&container.name));
         grace.unwrap_or_else(|| self.pod_grace())
     }
 
@@ -341,6 +344,7 @@ impl Invariants {
             || replaced
             || self.is_asked_to_kill(id)
             || self.budget_is_over()
+            || self.may_have_last_signal(container)
             || turn
             // T8: its hook was part of a stop that was taken back, and its time is over.
             || (container.asked_ever && container.hook.is_some())

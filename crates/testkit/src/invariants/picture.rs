@@ -76,6 +76,8 @@ pub(super) struct Container {
     pub(super) killed: bool,
     /// A caller has asked for its end, in this round or before.
     pub(super) asked_ever: bool,
+    /// When it first did.
+    pub(super) asked_at: Option<PodTime>,
     /// A caller's SIGKILL was accepted.
     pub(super) caller_killed: bool,
     /// A stop signal that was accepted and not delivered yet.
@@ -162,6 +164,7 @@ impl Container {
             stop_signals: 0,
             killed: false,
             asked_ever: false,
+            asked_at: None,
             caller_killed: false,
             held: None,
             kubelet: spec.kubelet,

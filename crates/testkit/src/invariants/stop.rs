@@ -1,6 +1,6 @@
 //! What is known of a stop of the pod, and of what a caller asks for: types and their own questions only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pod_lifecycle::PodTime;
@@ -15,6 +15,12 @@ pub(super) struct Stop {
     pub(super) since: PodTime,
     /// T5: when its budget ends, and when SIGKILL comes; `None` while the caller counts.
     pub(super) budget: Option<Budget>,
+    /// T19, T20: the kubelet's figure, and the time that the pod's figures are meant for, as they were when it began.
+    pub(super) figure: Option<Duration>,
+    pub(super) usual: Duration,
+    /// T19: since when its caller counts; and where that is not certain, as one of a pair may be its standby again (V4), the earliest such time.
+    pub(super) asked_since: PodTime,
+    pub(super) may_be_asked_since: PodTime,
     /// K11: whether it has been one of 1.5 s.
     pub(super) had_zero_grace: bool,
 }
@@ -22,8 +28,17 @@ pub(super) struct Stop {
 /// T5, T6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
+    /// When that time was given.
+    pub(super) since: PodTime,
     pub(super) ends: PodTime,
     pub(super) kills: PodTime,
+}
+
+/// How many steps follow each container that the plan names, and how many the mains (T19).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    pub(super) after: BTreeMap<String, u32>,
+    pub(super) mains: u32,
 }
 
 /// Why it began (T12).

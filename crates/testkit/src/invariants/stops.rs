@@ -232,10 +232,12 @@ impl Invariants {
             Cause::Sandbox | Cause::ZeroGrace => Duration::ZERO,
             _ => MIN_KILL_DELAY,
         };
-        let budget = limit.map(|ends| Budget { ends, kills: ends + floor });
+        let now = self.now;
+        let budget = limit.map(|ends| Budget { since: now, ends, kills: ends + floor });
         let shorter = |old: Option<Budget>| match (old, budget) {
             (Some(old), Some(new)) => {
-                Some(Budget { ends: old.ends.min(new.ends), kills: old.kills.min(new.kills) })
+                let since = if new.ends < old.ends { now } else { old.since };
+                Some(Budget { since, ends: old.ends.min(new.ends), kills: old.kills.min(new.kills) })
             }
             (old, new) => old.or(new),
         };
@@ -244,7 +246,23 @@ impl Invariants {
             self.operations.retain(|_, (_, operation, _)| !matches!(operation, Operation::Check(_)));
         }
         self.stop = match self.stop {
-            None => Some(Stop { cause, since: self.now, budget, had_zero_grace: cause == Cause::ZeroGrace }),
+            None => {
+                let had_zero_grace = cause == Cause::ZeroGrace;
+                let may_stand_by = |it: &Container| self.partner(&it.name).is_some() && !it.runs_program();
+                let asked_since = self.asked_since(|it| !may_stand_by(it));
+                let may_be_asked_since = self.asked_since(|_| true);
+                let (figure, usual) = (self.kubelet_grace(), self.pod_grace());
+                Some(Stop {
+                    cause,
+                    since: now,
+                    budget,
+                    figure,
+                    usual,
+                    asked_since,
+                    may_be_asked_since,
+                    had_zero_grace,
+                })
+            }
             Some(old) if old.cause == Cause::Sandbox && cause == Cause::Requested => {
                 Some(Stop { budget: shorter(old.budget), ..old })
             }
@@ -288,8 +306,10 @@ impl Invariants {
                 making.until = until;
             }
         }
+        let now = self.now;
         if let Some(container) = self.containers.get_mut(id) {
             container.asked_ever = true;
+            container.asked_at.get_or_insert(now);
             let never_ran = container.started && !container.ran && container.process == Process::None;
             if never_ran && !container.is_starting && container.last_exit.is_some() {
                 // It is between two processes, and ends instead of waiting on.
@@ -307,8 +327,8 @@ impl Invariants {
         let hurried = self.stop.filter(|stop| stop.is_own() && has_time(stop));
         if let Some(stop) = hurried.filter(|_| orders && is_kill && runs && !announced) {
             let at = self.now + ZERO_GRACE;
-            let old = stop.budget.unwrap_or(Budget { ends: at, kills: at });
-            let budget = Budget { ends: old.ends.min(at), kills: old.kills.min(at) };
+            let old = stop.budget.unwrap_or(Budget { since: now, ends: at, kills: at });
+            let budget = Budget { since: old.since, ends: old.ends.min(at), kills: old.kills.min(at) };
             self.stop = Some(Stop { budget: Some(budget), had_zero_grace: true, ..stop });
         }
         if unannounced && orders && is_kill && runs {

@@ -47,6 +47,7 @@ impl Invariants {
     fn check_kill_time(&self, id: &ContainerId, container: &Container) -> Verdict {
         let is_sidecar = container.role == Some(Role::Sidecar);
         let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
+        self.check_part(id, container)?;
         let Some(signalled_at) = container.signalled_at else {
             let lost = is_sidecar && container.caller_killed && !zero_grace && container.begun;
             return match lost {
@@ -62,12 +63,14 @@ impl Invariants {
         let unasked = self.stop.is_some_and(|stop| stop.cause == Cause::Caller && stop.budget.is_none())
             && is_sidecar
             && !container.asked_ever;
-        let grace = match member.grace {
+        let grace = match self.own_grace(&member.name) {
             Some(grace) => grace,
             None if unasked => container.own_time,
             None => return Ok(()),
         };
-        let begun = container.ends_since.unwrap_or(signalled_at);
+        // T20: what had its signal when the stop got less time counts from that.
+        let was_signalled = self.stop.and_then(|stop| stop.budget).is_some_and(|it| signalled_at <= it.since);
+        let begun = container.ends_since.filter(|_| !was_signalled).unwrap_or(signalled_at);
         // The end of the hooks may be all that is left of it.
         let due = (begun + grace).max(signalled_at + grace.min(AFTER_HOOKS));
         // on-terminate runs at T0, and a sidecar's own time begins in its turn.
@@ -84,7 +87,7 @@ impl Invariants {
         let has_time = self.is_read && container.begun && self.partner(&container.name).is_none();
         let is_over = self.stop.is_some_and(|stop| {
             stop.had_zero_grace || stop.budget.is_some_and(|budget| budget.kills <= self.now)
-        });
+        }) || self.may_have_last_kill(container);
         if !has_time || is_over || container.is_obeyed || container.killed {
             return Ok(());
         }

@@ -141,7 +141,8 @@ pub(super) enum Extra {
 }
 
 /// The keys that every pod under a kubelet may have.
-const KUBELET_KEYS: [&str; 11] = [
+const KUBELET_KEYS: [&str; 12] = [
+    "reserve",
     "grace",
     "gate-timeout",
     "zero-grace",
@@ -342,6 +343,9 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
     pod_key(random, 35, "zero-grace", &["order", "order", "obey"]);
     pod_key(random, 35, "exit-codes", &["real", "masked"]);
     pod_key(random, 20, "oom-score", &["protect", "own"]);
+    if let Some(reserve) = reserve(planned.len() * 5 + keys.len()) {
+        keys.push(("reserve".to_owned(), reserve.to_owned()));
+    }
     // Pods with few keys and pods with many find different things.
     let density = *random.pick(&[0, 10, 25, 60]);
     let mut container_keys = Vec::new();
@@ -375,6 +379,13 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
     }
     keys.extend(container_keys);
     keys
+}
+
+/// T19: some pods keep another part of the budget. Chosen by the number of containers and keys: a number more or less would make other
+/// pods of every seed.
+fn reserve(place: usize) -> Option<&'static str> {
+    const FIGURES: [Option<&str>; 7] = [None, Some("1s"), None, Some("20s"), None, Some("0s"), Some("3s")];
+    FIGURES[place % FIGURES.len()]
 }
 
 /// R14: some failures restart the pod instead. Chosen by the container's place: a number more or less would make other
