@@ -147,7 +147,13 @@ impl Editor {
                 "{}  terminationGracePeriodSeconds: {seconds}",
                 " ".repeat(indent(&self.lines[spec]))
             );
-            self.lines.insert(spec + 1, line);
+            let own = &self.lines[spec + 1..];
+            let own = own.iter().take_while(|line| *line != "---");
+            match own.clone().position(|line| line.trim_start().starts_with("terminationGracePeriodSeconds:"))
+            {
+                Some(place) => self.lines[spec + 1 + place] = line,
+                None => self.lines.insert(spec + 1, line),
+            }
         } else if let Some(period) = between(&fix, "write period=", " or longer") {
             let before = between(&self.lines[self.at], "period=", "").unwrap_or_default().to_owned();
             let before = before.split([';', '"']).next().unwrap_or_default();

@@ -237,6 +237,8 @@ impl Invariants {
             && !self.sandbox_gone
             && !self.budget_is_over()
             && !self.may_have_last_signal(container)
+            // T19, K11: its 1.5 s have shares of their own.
+            && !(container.stop_signals > 0 && self.stop.is_some_and(|stop| stop.had_zero_grace))
             && self.failed.is_none()
             && self.is_restarted_after(container, exit.code);
         if comes_back && !self.may_have_its_turn(container) {

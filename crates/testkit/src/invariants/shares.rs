@@ -158,7 +158,13 @@ impl Invariants {
             return Ok(());
         };
         let is_over = stop.had_zero_grace || stop.budget.is_some_and(|budget| budget.kills <= self.now);
-        let begun = container.ends_since.or(container.signalled_at);
+        // A signal that came while it was being started counts from then (T8).
+        let was_asked = container.asked_at.map_or(stop.since, |at| at.min(stop.since));
+        let came_early = container.signalled_at == Some(container.begun_at);
+        let begun = container
+            .ends_since
+            .or(container.signalled_at)
+            .map(|at| if came_early { was_asked.min(at) } else { at });
         let own = self.own_grace(&container.name);
         let has_had_its_own = begun.zip(own).is_some_and(|(begun, own)| begun + own <= self.now + ROUNDING);
         let is_asked = container.caller_killed || self.is_asked_to_kill(id);
