@@ -86,8 +86,7 @@ fn record_stop(pod: &mut State) {
 
 /// T20: the time of a container whose end had begun before the stop, or before it had less time.
 fn shorten_own_graces(pod: &mut State) {
-    for id in pod.planned_where(|state, container| state.member().grace.is_some() && container.has_process())
-    {
+    for id in pod.planned_where(|_, container| container.has_process()) {
         let grace = own_grace(pod, &id);
         if let (Some(grace), Some(container)) = (grace, pod.container_mut(&id)) {
             container.hooks.shorten(grace);
