@@ -152,20 +152,19 @@ fn outcome(notes: &[Note], request: &ExecRequest<'_>) -> Result<Pid, ExecError> 
     let mut made = None;
     for note in notes {
         match note {
-            Note::Failed("execute", number) => {
-                let step = format!("execute {:?}", request.name());
+            Note::Failed(step, number) => {
+                let step = match *step {
+                    "execute" => format!("execute {:?}", request.name()),
+                    step => step.to_owned(),
+                };
                 return Err(ExecError::Step { step, source: io::Error::from_raw_os_error(*number) });
             }
-            Note::Failed(step, number) => {
-                let source = io::Error::from_raw_os_error(*number);
-                return Err(ExecError::Step { step: (*step).to_owned(), source });
-            }
-            Note::Made(pid) if made.replace(*pid).is_some() => break,
-            Note::Made(_) | Note::Moved(_) => {}
+            Note::Made(pid) if made.replace(*pid).is_none() => {}
+            Note::Made(_) => return Err(ExecError::Killed(request.name())),
+            Note::Moved(_) => {}
         }
     }
-    let count = notes.iter().filter(|note| matches!(note, Note::Made(_))).count();
-    made.filter(|_| count == 1).ok_or_else(|| ExecError::Killed(request.name()))
+    made.ok_or_else(|| ExecError::Killed(request.name()))
 }
 
 /// What the processes of a start have said so far.
