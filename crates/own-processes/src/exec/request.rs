@@ -141,7 +141,7 @@ impl Execs {
             gid: id_of(user, "gid")?,
             groups: groups(user)?,
             no_new_privileges: !is_empty(at(process, "noNewPrivileges")),
-            capabilities: capabilities(at(process, "capabilities"))?,
+            capabilities: capabilities(process)?,
             limits: rlimits(at(process, "rlimits"))?,
             oom_score: match at(process, "oomScoreAdj") {
                 Value::Null => CString::default(),
@@ -203,8 +203,13 @@ fn groups(user: &Value) -> Result<Vec<u32>, NotUnderstood> {
     groups.iter().map(|group| number(group).ok_or_else(|| not_done(field))).collect()
 }
 
-fn capabilities(value: &Value) -> Result<Capabilities, NotUnderstood> {
-    let sets = only(value, "process.capabilities.", &OF_CAPABILITIES)?;
+/// Without a word of them runc 1.1 and crun 1.28 leave a process none, runc 1.3 those that the shim has.
+fn capabilities(process: &Value) -> Result<Capabilities, NotUnderstood> {
+    let sets = at(process, "capabilities");
+    if sets.is_null() {
+        return Err(not_done("a process without process.capabilities"));
+    }
+    let sets = only(sets, "process.capabilities.", &OF_CAPABILITIES)?;
     let set = |key: &str| {
         list(at(sets, key), "process.capabilities")?.iter().try_fold(0, |set, name| {
             let name = name.as_str().unwrap_or_default();
@@ -293,6 +298,7 @@ mod tests {
             ("/process/user/umask", json!(0), "process.user.umask"),
             ("/process/scheduler", json!({"policy": "SCHED_FIFO"}), "process.scheduler"),
             ("/process/capabilities/effective", json!(["CAP_NEW"]), "the capability \"CAP_NEW\""),
+            ("/process/capabilities", Value::Null, "a process without process.capabilities"),
             ("/process/env", json!(["A=1", "A=2"]), "process.env \"A\""),
             ("/process/env", json!(["nothing"]), "process.env \"nothing\""),
             ("/process/cwd", json!("data"), "process.cwd that is not absolute"),
