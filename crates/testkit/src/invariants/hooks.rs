@@ -71,6 +71,16 @@ impl Invariants {
         }
     }
 
+    /// V4, H4: what was replaced before its start had ended has its stop signal from before the pod's stop.
+    pub(super) fn note_replaced_in_start(&mut self) {
+        let is_replaced = |it: &Container| it.is_starting && self.may_be_replaced(it);
+        let ids: Vec<_> =
+            self.containers.iter().filter(|(_, it)| is_replaced(it)).map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.containers.entry(id).and_modify(|container| container.is_replaced = true);
+        }
+    }
+
     /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
     pub(super) fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];

@@ -244,6 +244,7 @@ impl Invariants {
         if self.stop.is_none() && self.is_read {
             // H8: what was asked before the stop is no answer after it. Where the reading was left (R14) there may be none.
             self.operations.retain(|_, (_, operation, _)| !matches!(operation, Operation::Check(_)));
+            self.note_replaced_in_start();
         }
         self.stop = match self.stop {
             None => {
