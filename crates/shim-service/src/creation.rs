@@ -103,6 +103,10 @@ fn prepare(
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
+    // A mistake in the node's file is no reason against a pod without annotations (S1).
+    if let Ok(node) = node.node() {
+        details.options = details.options.with_runtime_of_node(node);
+    }
     // `delete` must call the same runtime, even when no shim is left that knows which.
     details.options.save(&bundle).map_err(|error| invalid(&error))?;
     let spec = draft.spec();
