@@ -64,7 +64,9 @@ pub fn run() -> Result<Vec<u8>, InfoError> {
     let options = options_in(&stdin::read())?;
     // As with a create, a mistake in the node's file leaves the runtime of containerd's configuration.
     let node = node::read(Path::new(NODE_FILE)).unwrap_or_default();
-    let binary = runtime_options(options.as_ref())?.with_runtime_of_node(&node).binary().to_owned();
+    let mut named = runtime_options(options.as_ref())?;
+    named.binary_name = named.binary_name.or_else(|| node.oci_runtime().map(str::to_owned));
+    let binary = named.binary().to_owned();
     let features = features_of(&binary)?;
     runtime_info(options, features).write_to_bytes().map_err(InfoError::Encode)
 }

@@ -103,9 +103,8 @@ fn prepare(
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
-    // A mistake in the node's file is no reason against a pod without annotations (S1).
-    if let Ok(node) = node.node() {
-        details.options = details.options.with_runtime_of_node(node);
+    if details.options.binary_name.is_none() {
+        details.options.binary_name = state.oci_runtime_of_node(node).map(str::to_owned);
     }
     // `delete` must call the same runtime, even when no shim is left that knows which.
     details.options.save(&bundle).map_err(|error| invalid(&error))?;

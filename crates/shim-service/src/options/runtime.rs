@@ -11,7 +11,6 @@ use node_state::replace::replace;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::{CallEnvironment, Runtime};
 use oci_runtime::spec::Spec;
-use pod_spec::Node;
 use processes::reaper::Reaper;
 use serde::{Deserialize, Serialize};
 
@@ -115,12 +114,6 @@ impl RuntimeOptions {
             cgroup_driver: self.cgroup_driver.or(sandbox.cgroup_driver),
             ..self
         }
-    }
-
-    /// These options, with the OCI runtime of the node's file where they do not name one.
-    pub fn with_runtime_of_node(self, node: &Node) -> Self {
-        let binary_name = self.binary_name.or_else(|| node.oci_runtime().map(str::to_owned));
-        Self { binary_name, ..self }
     }
 
     /// Writes the options into a bundle, for `delete`: it must call the same runtime, and no request names it.

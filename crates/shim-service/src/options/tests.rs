@@ -27,19 +27,6 @@ fn generic(body: &str) -> Result<RuntimeOptions, OptionsError> {
     runtime_options(Some(&any("runtimeoptions.v1.Options", &text_field(3, body))))
 }
 
-/// containerd's configuration goes first, and a container has the runtime of its sandbox whatever the file has by then.
-#[test]
-fn the_nodes_file_names_the_runtime_that_the_options_do_not() {
-    let node = pod_spec::Node::parse("oci-runtime = \"crun\"").unwrap();
-    let unnamed = RuntimeOptions::default().with_runtime_of_node(&node);
-    assert_eq!(unnamed.binary(), Path::new("crun"));
-    let named = RuntimeOptions { binary_name: Some("runc".to_owned()), ..RuntimeOptions::default() };
-    assert_eq!(named.clone().with_runtime_of_node(&node), named);
-    let later =
-        RuntimeOptions::default().with_runtime_of(&unnamed).with_runtime_of_node(&pod_spec::Node::default());
-    assert_eq!(later.binary(), Path::new("crun"));
-}
-
 #[test]
 fn no_message_is_no_options() {
     assert_eq!(runtime_options(None).unwrap(), RuntimeOptions::default());
