@@ -116,9 +116,11 @@ impl Invariants {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             // T3, T12: what a caller stopped in this round or before keeps its signal for its turn.
             let own = container.stop_signals > 0 || container.asked_ever;
-            // T12: a hook before a signal that did not come belonged to a stop that was taken back.
+            // T12: a hook before a signal that did not come belonged to a stop that was taken back; one that its signal did not wait
+            // for any more (T8) did not.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
-            if has_hooks && !replaced.contains(id) && !container.ends_for_group {
+            let is_late = container.hook.is_some() && container.stop_signals > 0;
+            if has_hooks && !is_late && !replaced.contains(id) && !container.ends_for_group {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
             }
