@@ -460,6 +460,7 @@ impl Invariants {
             self.leaves_the_reading();
         }
         self.note_turns();
+        self.note_passed_turns();
         if self.is_read && pod.is_stopping() != self.stop.is_some() {
             let what = if pod.is_stopping() { "stops" } else { "does not stop" };
             return self.violated(format!("the pod {what}, and the rules have {:?} (T12, T14)", self.stop));
