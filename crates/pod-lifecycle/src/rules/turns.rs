@@ -44,6 +44,7 @@ pub(crate) fn take_turns(pod: &mut State) {
             container.ending.end_for_good();
             container.ending.let_last_signal_count();
             pod.mark_changed();
+            share_zero_grace(pod, &id);
             continue;
         }
         container.ending.take_turn();

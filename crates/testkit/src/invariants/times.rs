@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, Hook};
+use pod_lifecycle::{ContainerId, Hook, PodTime};
 use pod_spec::Role;
 
 use super::picture::Container;
@@ -48,6 +48,9 @@ impl Invariants {
         let is_sidecar = container.role == Some(Role::Sidecar);
         let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
         self.check_part(id, container)?;
+        if !is_sidecar && container.begun && self.zero_grace_of_mains().is_some_and(|at| at <= self.now) {
+            return self.violated(format!("{id} lives beyond its part of the short stop (K11)"));
+        }
         let Some(signalled_at) = container.signalled_at else {
             let lost = is_sidecar && container.caller_killed && !zero_grace && container.begun;
             return match lost {
@@ -79,6 +82,12 @@ impl Invariants {
             true => self.violated(format!("{id} lives after its grace (T8, T17)")),
             false => Ok(()),
         }
+    }
+
+    /// K11: when mains and inits have had their two thirds of a stop that a caller's SIGKILL began.
+    fn zero_grace_of_mains(&self) -> Option<PodTime> {
+        let stop = self.stop.filter(|stop| stop.cause == Cause::ZeroGrace)?;
+        Some(stop.since + stop.budget?.ends.since(stop.since) * 2 / 3)
     }
 
     /// K10, K11, T7: SIGKILL for a sidecar is not early.
