@@ -95,11 +95,12 @@ pub(crate) fn last_signals(pod: &State, container: &Container) -> Option<(PodTim
     Some((span.since + signals.stop, span.since + signals.kill))
 }
 
-/// T19: the next of these signals.
+/// T19: the next of these signals. T10: where its process has ended and its start goes on, the time of SIGKILL counts.
 pub(crate) fn next_last_signal(pod: &State, container: &Container) -> Option<PodTime> {
     let (stop, kill) = last_signals(pod, container)?;
-    let due = if container.ending.has_last_stop_signal() { kill } else { stop };
-    Some(due).filter(|_| container.has_process() && !container.ending.is_killed())
+    let has_exited = container.exited_during_start();
+    let due = if has_exited || container.ending.has_last_stop_signal() { kill } else { stop };
+    Some(due).filter(|_| (has_exited || container.has_process()) && !container.ending.is_killed())
 }
 
 /// T17: how long a sidecar has from its stop signal on if its caller may send no SIGKILL. In a caller's stop that
