@@ -108,6 +108,30 @@ impl Invariants {
         }
     }
 
+    /// T11: a caller's stop ends only what its caller stops, but for a standby; and what is created in one is held until it is over.
+    pub(super) fn may_end_held(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let stays = self.stop.is_some_and(|stop| match stop.cause {
+            Cause::Caller => self.partner(&container.name).is_none(),
+            _ => container.is_latecomer && !stop.is_for_good(),
+        });
+        let is_asked = self.is_asked(&container.name) || container.asked_ever || self.is_asked_for(id);
+        let may_stay = self.is_read && stays && !is_asked && self.failed.is_none() && !self.is_complete();
+        match may_stay && container.is_held() && !container.ran && container.role.is_some() {
+            true => self.violated(format!("{id} is held in a stop, and ends in it (T11)")),
+            false => Ok(()),
+        }
+    }
+
+    /// J9, V2: whether one of a pair may end as a main has failed, after a caller's stop that was over at once, or at the beginning of
+    /// that stop. Which one stands by is not read.
+    pub(super) fn may_be_lost_in_pair(&self, id: &ContainerId) -> bool {
+        let begins = self.stop.is_some_and(|stop| stop.cause == Cause::Caller && stop.since == self.now);
+        let is_lost =
+            |it: &Container| it.is_held() && self.partner(&it.name).is_some() && self.waits_for_lost_main(it);
+        begins && self.containers.get(id).is_some_and(is_lost)
+    }
+
     /// J9: whether podshim has a reason to end a container before its program runs.
     pub(super) fn may_never_start(&self, container: &Container) -> bool {
         let lost = self.failed.is_some() || self.waits_for_lost_main(container);
