@@ -275,6 +275,7 @@ impl Invariants {
             old => old,
         };
         self.was_stopped = true;
+        self.shorten_own_times();
     }
 
     /// T12a at a request that will be served: a container that ends at once lives until then.
