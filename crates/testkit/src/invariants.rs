@@ -481,6 +481,8 @@ impl Invariants {
     fn means_stop(&self, id: &ContainerId, signal: Signal) -> bool {
         let Some(container) = self.containers.get(id) else { return false };
         let named = self.member(&container.name).and_then(|member| member.stop_signal);
-        container.means_stop(signal, named)
+        // V2: what is held as the standby has no past.
+        let stands_by = self.partner(&container.name).is_some() && container.is_held();
+        container.means_stop(signal, named, container.ran && !stands_by)
     }
 }

@@ -276,13 +276,13 @@ impl Container {
         self.begun |= ran;
     }
 
-    /// K7: whether a signal stops the container.
-    pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>) -> bool {
+    /// K7: whether a signal stops the container, whose program ran or did not.
+    pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>, ran: bool) -> bool {
         match signal {
             Signal::KILL => true,
             signal if named == Some(signal) => true,
             // A program that is being started does not run yet.
-            Signal::HUP => self.caller == Caller::Cri && (!self.ran || named.is_none()),
+            Signal::HUP => self.caller == Caller::Cri && (!ran || named.is_none()),
             _ if self.caller == Caller::Cri => true,
             other => {
                 [Signal::TERM, Signal::INT, Signal::QUIT, Signal::PWR, Signal::RTMIN_PLUS_3].contains(&other)
