@@ -447,6 +447,7 @@ impl Invariants {
     /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
+        self.note_last_signals();
         self.note_given_up();
         if self.is_read && self.may_be_lost() {
             self.leaves_the_reading();

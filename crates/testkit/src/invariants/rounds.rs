@@ -138,6 +138,7 @@ impl Invariants {
             container.taken_back |= container.runs_program() && is_sidecar && own && !container.asked_ever;
             container.held_since = now;
             container.turn_time = None;
+            container.has_last_signal &= !is_sidecar;
             container.is_latecomer = false;
             // I4: what went on after a stop was interrupted by nothing but its own signal.
             if container.process != Process::None {

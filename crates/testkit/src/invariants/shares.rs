@@ -165,6 +165,29 @@ impl Invariants {
         }
     }
 
+    /// T19, T10: what is being started when its part is over gets its signal once it runs, and ends in the stop. If it has ended before
+    /// that, its start is given up when SIGKILL is due.
+    pub(super) fn note_last_signals(&mut self) {
+        let Some(since) = self.stop.map(|stop| stop.asked_since) else { return };
+        let lives_after = |container: &Container| {
+            let needed = |(id, it): (&ContainerId, &Container)| {
+                it.role == Some(Role::Sidecar) && self.is_unfinished(id) && self.needs(container, it)
+            };
+            self.planned().any(needed)
+        };
+        let is_due = |it: &Container| {
+            let has_process = it.runs_program();
+            let at = |part: Part| if has_process { part.signal } else { part.kill };
+            self.part(it, since).is_some_and(|part| at(part) <= self.now + ROUNDING)
+        };
+        let starting = self.containers.iter().filter(|(_, it)| it.is_starting && !it.has_last_signal);
+        let due: Vec<_> =
+            starting.filter(|(_, it)| is_due(it) && lives_after(it)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            self.containers.entry(id).and_modify(|container| container.has_last_signal = true);
+        }
+    }
+
     /// T2, T5, T8, T19: a main has its time, unless its caller ends it.
     pub(super) fn may_kill_main(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];

@@ -194,6 +194,7 @@ impl Invariants {
                 || was_asked
                 || (stop.is_own() && container.role != Some(Role::Sidecar))
                 || container.is_ended_for_good()
+                || container.has_last_signal
                 || has_turn;
             let is_left =
                 container.is_dying || container.is_draining() || self.is_being_cleared(id) || ends_unrun;
