@@ -116,11 +116,11 @@ impl Invariants {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             // T3, T12: what a caller stopped in this round or before keeps its signal for its turn.
             let own = container.stop_signals > 0 || container.asked_ever;
-            // T12: a hook before a signal that did not come belonged to a stop that was taken back. What has its signal goes on with it, and
-            // a sidecar's hook before that may have run at T0.
+            // T12: a hook before a signal that did not come belonged to a stop that was taken back, and what ran at T0 was no part of an end.
+            // What its caller has stopped and has its signal goes on with that.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
             let is_sidecar = container.role == Some(Role::Sidecar);
-            let has_signal = !is_sidecar && container.stop_signals > 0;
+            let has_signal = !is_sidecar && container.asked_ever && container.stop_signals > 0;
             if has_hooks && !has_signal && !replaced.contains(id) && !container.ends_for_group {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
