@@ -26,35 +26,40 @@ impl HighestOomScore {
         }
     }
 
-    /// The same for one as JSON; `None` if it stays as it is. What is no JSON is the OCI runtime's to refuse.
-    pub(crate) fn bounded(&self, process: &[u8]) -> Option<Vec<u8>> {
-        self.0?;
-        let before: Value = serde_json::from_slice(process).ok()?;
-        let mut after = before.clone();
-        self.bound(&mut after);
-        (after != before).then(|| after.to_string().into_bytes())
+    /// For processes that are there.
+    pub(crate) fn get(&self) -> Option<i32> {
+        self.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn n8_a_further_process_has_the_score_that_its_container_was_lowered_to() {
         let mut highest = HighestOomScore::default();
-        assert_eq!(highest.bounded(br#"{"oomScoreAdj":999}"#), None, "no main yet");
+        let bounded = |highest: &HighestOomScore, mut process: Value| {
+            highest.bound(&mut process);
+            process
+        };
+        assert_eq!(
+            bounded(&highest, json!({"oomScoreAdj": 999})),
+            json!({"oomScoreAdj": 999}),
+            "no main yet"
+        );
         highest.lower(950);
         highest.lower(900);
         highest.lower(990);
-        let bounded =
-            |process: &str| highest.bounded(process.as_bytes()).map(|new| String::from_utf8(new).unwrap());
+        assert_eq!(highest.get(), Some(900));
         assert_eq!(
-            bounded(r#"{"oomScoreAdj":999,"new":1}"#).as_deref(),
-            Some(r#"{"new":1,"oomScoreAdj":900}"#)
+            bounded(&highest, json!({"oomScoreAdj": 999, "new": 1})),
+            json!({"oomScoreAdj": 900, "new": 1})
         );
-        for stays in [r#"{"oomScoreAdj":900}"#, r#"{"oomScoreAdj":-5}"#, "{}", "no JSON"] {
-            assert_eq!(bounded(stays), None, "{stays}");
+        for stays in [json!({"oomScoreAdj": 900}), json!({"oomScoreAdj": -5}), json!({}), Value::Null] {
+            assert_eq!(bounded(&highest, stays.clone()), stays);
         }
     }
 }

@@ -307,11 +307,16 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter)
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
     let details = record.start_begins();
-    let (launcher, details) = (resources.launcher(), resources.protected(details));
+    let (launcher, limit) = (resources.launcher(), resources.oom_score_limit());
     tokio::task::spawn_local(async move {
-        let id = exec.as_str().to_owned();
-        match launcher.start_exec(id, details).await {
+        match launcher.start_exec(exec.as_str().to_owned(), details).await {
             Ok(new) => {
+                // N8: runc 1.1 to 1.4 gives an exec the score of its container's spec, whatever the process says.
+                if let Some((cgroup, highest)) = limit
+                    && let Err(error) = cgroup.limit_oom_score(highest).await
+                {
+                    warn!(%exec, highest, %error, "cannot lower oom_score_adj to that of the mains");
+                }
                 let pid = new.process.pid().as_raw().unsigned_abs();
                 done.finish(Outcome::Process { pid }, OperationResult::Exec(exec, Box::new(new)));
             }

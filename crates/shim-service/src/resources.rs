@@ -467,12 +467,9 @@ impl Resources {
         self.beside = None;
     }
 
-    /// A caller's exec with the score that the container's processes may have (N8).
-    pub(crate) fn protected(&self, exec: Rc<ExecDetails>) -> Rc<ExecDetails> {
-        match self.highest_oom_score.bounded(&exec.process) {
-            Some(process) => Rc::new(ExecDetails { process, streams: exec.streams.clone() }),
-            None => exec,
-        }
+    /// N8: the highest score of its processes, and their groups.
+    pub(crate) fn oom_score_limit(&self) -> Option<(Rc<Cgroup>, i32)> {
+        Some((self.cgroup()?.clone(), self.highest_oom_score.get()?))
     }
 
     /// A process beside its program: same user, environment and restrictions (DESIGN §6).
