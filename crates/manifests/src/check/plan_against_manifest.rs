@@ -11,7 +11,8 @@ use pod_spec::{
 use super::kruise::Marked;
 use super::waits::links_of;
 use super::{
-    gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, short_steps, stop_signal,
+    gate_of_another, in_place, kubelets_own, other_place, own_restart, pod_restart, proposal, short_steps,
+    stop_signal,
 };
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
@@ -69,6 +70,35 @@ pub fn check(
             findings.extend(pair.ended_init(container, member));
         }
     }
+}
+
+/// The findings that a pod which runs has, too: its object and its plan disagree.
+pub(super) fn contradictions(
+    file: &str,
+    template: &Template<'_>,
+    annotations: &Node,
+    plan: &Plan,
+) -> Vec<Finding> {
+    let pair = PlanAgainstManifest {
+        file,
+        template,
+        annotations,
+        plan,
+        containers: template.containers(),
+        injected: &[],
+    };
+    let mut findings = Vec::new();
+    if plan.settings.source == Source::Annotations {
+        pair.check_policy(&mut findings);
+    }
+    for container in &pair.containers {
+        findings.extend(kubelets_own::of_container(file, container, plan, annotations));
+        if let Some((_, member)) = plan.member(container.name) {
+            findings.extend(other_place::of_container(file, container, member.role));
+            findings.extend(own_restart::of_container(file, container, member, plan));
+        }
+    }
+    findings
 }
 
 impl PlanAgainstManifest<'_> {
@@ -216,31 +246,10 @@ impl PlanAgainstManifest<'_> {
                 None => finding,
             });
         }
+        findings.extend(other_place::of_container(self.file, container, member.role));
         let mut note = |severity, line, message: String, fix: &str| {
             findings.push(self.finding(severity, line, message).fix(fix));
         };
-        match (container.list, member.role) {
-            (List::Init, Role::Sidecar | Role::Main) => note(
-                Severity::Error,
-                line,
-                format!(
-                    "{name:?} is one of initContainers: the kubelet waits for its exit before anything else"
-                ),
-                "move it to containers",
-            ),
-            (List::NativeSidecar, role @ (Role::Init | Role::Main)) => note(
-                Severity::Error,
-                line,
-                format!(
-                    "{name:?} is a sidecar for the kubelet (restartPolicy: Always), and none in the plan"
-                ),
-                match role {
-                    Role::Init => "remove its restartPolicy, or make it a sidecar in the plan",
-                    _ => "move it to containers, without its restartPolicy",
-                },
-            ),
-            _ => {}
-        }
         if container.list == List::Init
             && let Some(later) = self.first_later(container, &self.awaited_by(container))
         {
