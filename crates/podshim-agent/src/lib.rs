@@ -5,10 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod bucket;
+mod clock;
+mod cluster;
 mod conditions;
+mod directory;
 mod node;
 mod object;
 mod outbox;
 mod report;
+mod shims;
 mod story;

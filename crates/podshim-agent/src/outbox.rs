@@ -198,7 +198,7 @@ mod tests {
         outbox.add_report(report("u", "old", "old"));
         outbox.add_report(report("u", "so", "is so").while_so());
         for number in 0..LONGEST * 2 {
-            outbox.add_report(report("u", &format!("of {number}"), "new").at(STALE_MS));
+            outbox.add_report(report("u", &format!("of {number}"), "new").at(STALE_MS + 1000));
         }
         assert_eq!(outbox.dropped(), LONGEST as u64 + 2);
         let later = now(1200);

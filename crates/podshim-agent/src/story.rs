@@ -29,7 +29,7 @@ const SIGKILL: u32 = 9;
 /// The time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// By a clock that is never set: for what is due.
+    /// By a clock that is never set, and that began long ago, as holds may be older than the agent: for what is due.
     pub run: Duration,
     /// In milliseconds since 1970: for what is written.
     pub wall_ms: i64,
