@@ -196,8 +196,10 @@ pub(crate) fn failure(error: TtrpcError, method: &'static str, limit: Duration) 
             Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
             code => ClientError::Refused { code, message: text::printable(&status.message) },
         },
-        // The library's own error when the deadline has passed.
-        TtrpcError::Others(text) if text.contains("timeout") => ClientError::NoAnswer { limit },
+        // The library's own errors when the deadline has passed: of its blocking client, and of the other one.
+        TtrpcError::Others(text) if text.contains("timeout") || text.contains("deadline") => {
+            ClientError::NoAnswer { limit }
+        }
         error => ClientError::Protocol(error.to_string()),
     }
 }
