@@ -2,7 +2,7 @@
 //! away, slow, or refuse. Owns no truth about Kubernetes: what it checks is in its API's documentation.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;

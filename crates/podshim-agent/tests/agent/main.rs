@@ -1,6 +1,8 @@
 //! The agent as a whole, between a small API server and fake shims: what `kubectl describe` shows of a pod's life, and what it does not when
 //! something is away, slow, restarted or recreated.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 mod api_server;
 mod fake_shim;
 
