@@ -6,11 +6,10 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::check::contradictions;
 use manifests::finding::Finding;
-use pod_spec::{Node as NodeFile, PREFIX};
+use pod_spec::{Node as NodeFile, PREFIX, STARTED_CONDITION};
 use serde_json::json;
 
 use crate::report::PodName;
-use crate::story::started;
 
 /// A pod of this node.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +57,7 @@ impl PodObject {
             name: pod.metadata.name.clone()?,
         };
         let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
-        let gate = match gates.filter(|gate| gate.condition_type == started::TYPE).count() {
+        let gate = match gates.filter(|gate| gate.condition_type == STARTED_CONDITION).count() {
             0 => ReadinessGate::Absent,
             _ => ReadinessGate::Named,
         };
@@ -72,7 +71,7 @@ impl PodObject {
 
 fn condition_of(pod: &Pod) -> Option<Shown> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let own = conditions.iter().find(|condition| condition.type_ == started::TYPE)?;
+    let own = conditions.iter().find(|condition| condition.type_ == STARTED_CONDITION)?;
     let since = own.last_transition_time.as_ref().map(|Time(at)| at.as_millisecond());
     Some(Shown {
         status: own.status.clone(),

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use pod_spec::{
-    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, Source,
-    nearest_word,
+    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role,
+    STARTED_CONDITION, Source, nearest_word,
 };
 
 use super::kruise::Marked;
@@ -53,6 +53,7 @@ pub fn check(
         pair.check_names(findings);
         pair.check_policy(findings);
     }
+    findings.extend(gate_needs_the_agent(file, template));
     pair.check_pod(findings);
     let marked = Marked { file, template, annotations, plan, containers: &pair.containers };
     marked.check_plan(injected, findings);
@@ -306,7 +307,7 @@ impl PlanAgainstManifest<'_> {
             return;
         }
         let role = self.plan.member(name).map_or(Role::Main, |(_, member)| member.role);
-        if role == Role::Main && self.template.is_rolled_out() {
+        if role == Role::Main && self.template.is_rolled_out() && readiness_gate(self.template).is_none() {
             findings.extend(self.ready_while_held(container));
         }
         findings.extend(self.hook_while_held(container, &awaited));
@@ -432,6 +433,21 @@ impl PlanAgainstManifest<'_> {
         let free = self.containers.iter().map(|container| container.name);
         nearest_word(name, free.filter(|name| self.plan.member(name).is_none())).unwrap_or(name)
     }
+}
+
+/// The readinessGate that is true only when every main runs.
+fn readiness_gate<'a>(template: &Template<'a>) -> Option<&'a Node> {
+    let gates = template.spec.get("readinessGates").into_iter().flat_map(Node::items);
+    gates.into_iter().find(|gate| gate.text_of("conditionType") == Some(STARTED_CONDITION))
+}
+
+/// docs/agent.md: no kubelet writes that condition.
+fn gate_needs_the_agent(file: &str, template: &Template<'_>) -> Option<Finding> {
+    let gate = readiness_gate(template)?;
+    let message = format!(
+        "the pod is never Ready on a node without podshim's agent, which alone writes {STARTED_CONDITION} (docs/agent.md)"
+    );
+    Some(Finding::new(Severity::Note, file, gate.start.line, message))
 }
 
 /// How long a gate may stay closed before podshim restarts its sidecar.

@@ -6,12 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error};
+use pod_spec::STARTED_CONDITION;
 use serde_json::json;
 use tokio::time::error::Elapsed;
 
 use crate::conditions::{ConditionPatch, status_of};
 use crate::report::Report;
-use crate::story::started;
 
 /// Who writes the events.
 pub const CONTROLLER: &str = "podshim.io/agent";
@@ -112,7 +112,7 @@ fn event_of(node: &str, report: &Report) -> Event {
 pub async fn write_condition(client: &Client, patch: &ConditionPatch) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &patch.pod.namespace);
     let condition = json!({
-        "type": started::TYPE,
+        "type": STARTED_CONDITION,
         "status": status_of(&patch.started),
         "reason": patch.started.reason.word(),
         "message": patch.started.message,

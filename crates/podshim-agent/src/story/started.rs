@@ -6,9 +6,6 @@
 use control_api::container::{Role, State};
 use control_api::{Container, InspectResponse, StopReason};
 
-/// The condition's type, and a readinessGate's.
-pub const TYPE: &str = "podshim.io/Started";
-
 /// The condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Started {

@@ -64,11 +64,16 @@ pub fn held(name: &str, reason: &str, milliseconds: u64) -> Container {
 impl FakeShim {
     /// A shim of the pod `prod/web` with that uid.
     pub fn start(root: &Path, id: &str, uid: &str, containers: Vec<Container>) -> Self {
+        Self::named("web", root, id, uid, containers)
+    }
+
+    /// The same of `prod/<name>`.
+    pub fn named(name: &str, root: &Path, id: &str, uid: &str, containers: Vec<Container>) -> Self {
         let pod = InspectResponse {
             version: VERSION,
             id: id.to_owned(),
             namespace: "k8s.io".to_owned(),
-            pod_name: "web".to_owned(),
+            pod_name: name.to_owned(),
             pod_namespace: "prod".to_owned(),
             pod_uid: uid.to_owned(),
             started_at_ms: now_ms(),
@@ -86,7 +91,7 @@ impl FakeShim {
             id: id.to_owned(),
             namespace: "k8s.io".to_owned(),
             socket: directory.join("socket"),
-            pod_name: "web".to_owned(),
+            pod_name: name.to_owned(),
             pod_namespace: "prod".to_owned(),
             ..Entry::default()
         };

@@ -34,7 +34,10 @@ struct Agent(Child);
 impl Agent {
     #[expect(clippy::disallowed_methods, reason = "a test runs the agent as a node does")]
     fn start(api: &ApiServer, run: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_podshim-agent"));
+        // A measurement is of a release.
+        let program = std::env::var("PODSHIM_AGENT");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_podshim-agent").to_owned());
+        let mut command = Command::new(program);
         command.args(["--node", "node-7", "--node-file", "/nonexistent", "--run-dir"]).arg(run);
         command.arg("--api-server").arg(format!("http://{}", api.address));
         Self(command.stdin(Stdio::null()).spawn().unwrap())
@@ -336,4 +339,36 @@ fn nothing_is_written_of_a_pod_of_another_node() {
     starts(&shim);
     settle();
     assert_eq!(world.api.writes(), [""; 0]);
+}
+
+/// What an agent costs on a full node: its memory, its processor time when nothing happens, and its writes.
+#[test]
+#[ignore = "a measurement: PODSHIM_AGENT names a release's program"]
+fn a_node_with_250_pods() {
+    const PODS: usize = 250;
+    let world = World::new();
+    let shims: Vec<FakeShim> = (0..PODS)
+        .map(|number| {
+            let (name, uid) = (format!("web-{number}"), format!("u-{number}"));
+            let mut object = pod(&uid, GATE);
+            object["metadata"]["name"] = json!(name);
+            world.api.pod(object);
+            FakeShim::named(&name, world.run.path(), &format!("s-{number}"), &uid, starting(0))
+        })
+        .collect();
+    shims.iter().for_each(starts);
+    let is_started = |number: usize| {
+        world.api.condition("prod", &format!("web-{number}")).is_some_and(|(status, ..)| status == "True")
+    };
+    until(PODS, || (0..PODS).filter(|number| is_started(*number)).count());
+    let writes = world.api.writes().len();
+    let of = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", world.agent.0.id())).unwrap();
+    let memory = || -> Vec<String> {
+        let status = of("status");
+        let is_wanted = |line: &&str| ["VmRSS", "VmHWM", "voluntary"].iter().any(|key| line.starts_with(key));
+        status.lines().filter(is_wanted).map(str::to_owned).collect()
+    };
+    let (before, ticks) = (memory(), of("stat"));
+    thread::sleep(Duration::from_secs(50));
+    println!("{writes} writes\n{before:?}\nafter 50 s: {:?}\n{ticks}{}", memory(), of("stat"));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use manifests::yaml::Node;
+use pod_spec::STARTED_CONDITION;
 
 use super::{Part, objects_of, texts};
 
@@ -45,14 +46,10 @@ fn the_names_agree() {
 #[test]
 fn the_policies_have_the_agents_words() {
     let rules = include_str!("../../../../dist/kubernetes/agent-policy/policy.yaml");
-    for (source, word) in [
-        (include_str!("../../../podshim-agent/src/story/started.rs"), "podshim.io/Started"),
-        (include_str!("../../../podshim-agent/src/cluster/request.rs"), "podshim.io/agent"),
-    ] {
-        assert!(
-            source.contains(&format!("&str = \"{word}\";")) && rules.contains(&format!("'{word}'")),
-            "{word}"
-        );
+    let source = include_str!("../../../podshim-agent/src/cluster/request.rs");
+    assert!(source.contains("const CONTROLLER: &str = \"podshim.io/agent\";"));
+    for word in ["podshim.io/agent", STARTED_CONDITION] {
+        assert!(rules.contains(&format!("'{word}'")), "{word}");
     }
 }
 
