@@ -73,10 +73,10 @@ impl World {
     }
 }
 
-/// Waits until it is so; 10 s is more than any machine needs.
+/// Waits until it is so; 30 s is more than any machine needs.
 #[track_caller]
 fn until<T: PartialEq + std::fmt::Debug>(expected: T, mut found: impl FnMut() -> T) {
-    for _ in 0..200 {
+    for _ in 0..600 {
         if found() == expected {
             return;
         }
