@@ -5,6 +5,7 @@
 
 mod holds;
 mod restarts;
+mod series;
 pub mod started;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use pod_spec::DurationText;
 
 use self::holds::{Due, Holds};
 use self::restarts::{Restart, Restarts};
+use self::series::{AllSeries, Occurrence};
 use self::started::Started;
 use crate::report::{PodName, Reason, Report, Severity, Topic};
 
@@ -55,6 +57,7 @@ pub struct Story {
     started: Started,
     holds: Holds,
     restarts: Restarts,
+    gate_failures: AllSeries,
     /// The containers whose crash loop is reported, each with its restarts before the loop.
     loops: BTreeMap<String, u32>,
     /// The stop that is reported.
@@ -88,6 +91,7 @@ impl Story {
             started: started::of(seen),
             holds: Holds::default(),
             restarts: Restarts::default(),
+            gate_failures: AllSeries::default(),
             loops: BTreeMap::new(),
             stop: None,
             fault: String::new(),
@@ -170,9 +174,7 @@ impl Story {
             |text: &str| if event.text.is_empty() { String::new() } else { format!("{text}{}", event.text) };
         let (reason, note) = match event.kind.enum_value_or_default() {
             Kind::RUNNING => return restart.map(|restart| self.restarted(restart)),
-            Kind::GATE_FAILED => {
-                (Reason::GateFailed, format!("the gate of {name:?} failed{}", because(": ")))
-            }
+            Kind::GATE_FAILED => return self.gate_failed(event),
             Kind::GATE_TIMED_OUT => (
                 Reason::GateTimedOut,
                 format!("{name:?} was held for the whole gate-timeout: it does not start"),
@@ -195,12 +197,25 @@ impl Story {
         Some(self.report(reason, name, event.sequence, &note).at(event.wall_ms))
     }
 
+    fn gate_failed(&mut self, event: &Event) -> Option<Report> {
+        let name = &event.name;
+        let because = if event.text.is_empty() { String::new() } else { format!(": {}", event.text) };
+        let note = format!("the gate of {name:?} failed{because}");
+        let occurrence = self.gate_failures.count(note.clone(), event)?;
+        Some(self.in_series(Reason::GateFailed, name, occurrence, &note))
+    }
+
     fn restarted(&self, restart: Restart) -> Report {
-        let Restart { name, code, first, first_ms, series } = restart;
+        let Restart { name, code, occurrence } = restart;
         let ended = code.map_or_else(|| "ended".to_owned(), |code| format!("exited with {code}"));
         let note = format!("{name:?} {ended}, and podshim started it again in place");
         let of = format!("{name} {}", code.unwrap_or_default());
-        Report { series, ..self.report(Reason::Restarted, &of, first, &note).at(first_ms) }
+        self.in_series(Reason::Restarted, &of, occurrence, &note)
+    }
+
+    fn in_series(&self, reason: Reason, of: &str, occurrence: Occurrence, note: &str) -> Report {
+        let Occurrence { first, first_ms, series } = occurrence;
+        Report { series, ..self.report(reason, of, first, note).at(first_ms) }
     }
 
     /// A stop's beginning is reported once, and again if its cause changes.

@@ -56,7 +56,7 @@ pub(super) struct Due {
     pub(super) name: String,
     /// For what it is held, in the shim's words.
     pub(super) reason: String,
-    /// After so long.
+    /// For so long.
     pub(super) after: Duration,
     /// Tells this report of the hold from the others, in each run of the agent alike.
     pub(super) occurrence: String,
@@ -167,7 +167,7 @@ impl Hold {
         Some(Due {
             name: self.name.clone(),
             reason: container.held_for.clone(),
-            after: REPORTS[stage - 1],
+            after: Duration::from_secs((now - self.since).as_secs()),
             occurrence: format!("{} {stage} {awaited} {obstacle:?}", container.id),
         })
     }
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     fn another_reason_is_reported_when_it_has_lasted() {
         let mut holds = Holds::default();
-        assert_eq!(after(&mut holds, &pod(State::NOT_CREATED, "not created yet", 12_000), 20), Some(10));
+        assert_eq!(after(&mut holds, &pod(State::NOT_CREATED, "not created yet", 12_000), 20), Some(12));
         assert_eq!(after(&mut holds, &pod(State::RUNNING, "refused", 15_000), 23), None);
         assert_eq!(holds.next_due(), Some(Duration::from_secs(24)));
-        assert_eq!(after(&mut holds, &pod(State::RUNNING, "timed out", 16_000), 24), Some(10));
+        assert_eq!(after(&mut holds, &pod(State::RUNNING, "timed out", 16_000), 24), Some(16));
         // The same obstacle in other words.
         assert_eq!(after(&mut holds, &pod(State::RUNNING, "refused", 30_000), 38), None);
         assert_eq!(holds.next_due(), Some(Duration::from_secs(68)));
@@ -238,7 +238,7 @@ mod tests {
     fn a_restarted_agent_repeats_itself() {
         let seen = pod(State::RUNNING, "refused", 700_000);
         let first = Holds::default().see(&seen, Duration::from_secs(705)).due;
-        assert_eq!((first.len(), first[0].after.as_secs()), (1, 600));
+        assert_eq!((first.len(), first[0].after.as_secs()), (1, 700));
         assert_eq!(first, Holds::default().see(&seen, Duration::from_secs(9900)).due);
     }
 
@@ -246,7 +246,7 @@ mod tests {
     fn the_end_of_a_hold_is_found() {
         let mut holds = Holds::default();
         let mut seen = pod(State::RUNNING, "refused", 11_000);
-        assert_eq!(after(&mut holds, &seen, 50), Some(10));
+        assert_eq!(after(&mut holds, &seen, 50), Some(11));
         seen.containers[1].state = State::RUNNING.into();
         let found = holds.see(&seen, Duration::from_secs(51));
         assert_eq!(found, Found { due: vec![], over: vec!["app".to_owned()] });

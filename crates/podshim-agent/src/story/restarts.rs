@@ -1,17 +1,13 @@
 //! Restarts in place: each container's with the same exit code, close together, are one series.
 //!
-//! Owns what a series is. Its name comes from its first restart that the shim still knows, so an agent that was restarted goes on with the
-//! same one.
+//! Owns which events are one restart. Decides nothing of what is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use control_api::Event;
 use control_api::event::Kind;
 
-use crate::report::Series;
-
-/// A restart later than this after the last one begins a new series.
-const APART_MS: i64 = 600_000;
+use super::series::{AllSeries, Occurrence};
 
 /// The restarts of a pod.
 #[derive(Debug, Default)]
@@ -20,16 +16,7 @@ pub(super) struct Restarts {
     codes: BTreeMap<String, u32>,
     /// The containers that are to be started again.
     due: BTreeSet<String>,
-    /// By the names of the containers and their codes.
-    series: BTreeMap<(String, Option<u32>), Run>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    first: u64,
-    first_ms: i64,
-    last_ms: i64,
-    count: u32,
+    series: AllSeries,
 }
 
 /// A restart that is to be reported.
@@ -37,10 +24,7 @@ struct Run {
 pub(super) struct Restart {
     pub(super) name: String,
     pub(super) code: Option<u32>,
-    /// The number of the series' first event.
-    pub(super) first: u64,
-    pub(super) first_ms: i64,
-    pub(super) series: Option<Series>,
+    pub(super) occurrence: Occurrence,
 }
 
 impl Restarts {
@@ -76,25 +60,8 @@ impl Restarts {
 
     fn again(&mut self, event: &Event) -> Option<Restart> {
         let code = self.code_of(&event.id);
-        let at = event.wall_ms;
-        let run = self.series.entry((event.name.clone(), code)).or_insert(Run {
-            first: event.sequence,
-            first_ms: at,
-            last_ms: at,
-            count: 0,
-        });
-        if at - run.last_ms > APART_MS {
-            *run = Run { first: event.sequence, first_ms: at, last_ms: at, count: 0 };
-        }
-        (run.last_ms, run.count) = (at, run.count.saturating_add(1));
-        let series = (run.count > 1).then_some(Series { count: run.count, last_ms: at });
-        run.count.is_power_of_two().then(|| Restart {
-            name: event.name.clone(),
-            code,
-            first: run.first,
-            first_ms: run.first_ms,
-            series,
-        })
+        let occurrence = self.series.count(format!("{} {code:?}", event.name), event)?;
+        Some(Restart { name: event.name.clone(), code, occurrence })
     }
 }
 
@@ -119,7 +86,8 @@ mod tests {
                 event(Kind::RUNNING, sequence + 3, at, None),
             ];
             let restart = events.iter().filter_map(|event| restarts.see(event)).last();
-            found.extend(restart.map(|it| (it.first, it.series.map_or(1, |series| series.count))));
+            let of = |it: Occurrence| (it.first, it.series.map_or(1, |series| series.count));
+            found.extend(restart.map(|it| of(it.occurrence)));
         }
         found
     }
@@ -129,11 +97,6 @@ mod tests {
         let mut restarts = Restarts::default();
         assert_eq!(crashes(&mut restarts, 7, 1000, 9), [(3, 1), (3, 2), (3, 4), (3, 8)]);
         assert_eq!(crashes(&mut restarts, 9, 1000, 1), [(3, 1)], "with another code it is another one");
-    }
-
-    #[test]
-    fn restarts_that_are_far_apart_are_not() {
-        assert_eq!(crashes(&mut Restarts::default(), 7, APART_MS + 1, 3), [(3, 1), (7, 1), (11, 1)]);
     }
 
     #[test]
