@@ -29,6 +29,7 @@ PACKAGES=(
     "release patchelf              /usr/bin/patchelf"
     "release rpm                   /usr/bin/rpmbuild"
     "lint    lintian               /usr/bin/lintian"
+    "sysext  squashfs-tools        /usr/bin/mksquashfs"
 )
 
 # parts_of PART: the parts whose packages it needs.

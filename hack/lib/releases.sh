@@ -108,6 +108,50 @@ download_release() {
     rm -rf "$directory/root"/{etc,usr/share}
 }
 
+# The newest runc of Debian's experimental and unstable.
+NEWEST_RUNC=$RELEASES/newest-runc
+
+# newest_runc_path: a search path with it. Fails if it was not fetched.
+newest_runc_path() {
+    local root
+    root=$(realpath -qe "$NEWEST_RUNC/current") && echo "$root/usr/sbin"
+}
+
+# fetch_newest_runc: quick if it is fetched already. To get a newer one, remove the directory.
+fetch_newest_runc() {
+    local scratch version
+    ! newest_runc_path >/dev/null || return 0
+    say "setup: fetching the newest runc of Debian"
+    mkdir -p "$NEWEST_RUNC"
+    scratch=$(mktemp -d "$NEWEST_RUNC/fetch.XXXXXX")
+    if ! download_newest_runc "$scratch" >"$scratch/log" 2>&1; then
+        cat "$scratch/log" >&2
+        rm -rf "$scratch"
+        die "the newest runc of Debian could not be fetched"
+    fi
+    version=$(cd "$scratch/archives" && printf '%s\n' runc_* | cut -d_ -f2)
+    rm -rf "${NEWEST_RUNC:?}/$version"
+    mv "$scratch/root" "$NEWEST_RUNC/$version"
+    use_own_libraries "$NEWEST_RUNC/$version" usr/sbin/runc || die "$NEWEST_RUNC/$version: this runc does not run here"
+    ln -sfn "$version" "$NEWEST_RUNC/current"
+    rm -rf "$scratch"
+}
+
+# download_newest_runc DIRECTORY: the package and all that it needs, into DIRECTORY/root. experimental is no whole release: what
+# runc needs is unstable's.
+download_newest_runc() {
+    local directory=$1 options version
+    private_apt unstable "$directory" || return
+    mkdir "$directory/experimental"
+    suite_sources experimental "$directory/experimental" || return
+    for file in "$directory"/experimental/debian.*; do cp "$file" "$directory/sources/experimental.${file##*.}"; done
+    apt-get "${options[@]}" update || return
+    version=$(apt-cache "${options[@]}" madison runc | cut -d'|' -f2 | tr -d ' ' | sort -V | tail -n 1)
+    apt-get "${options[@]}" --no-install-recommends --download-only --yes install "runc=$version" || return
+    extract_archives "$directory" || return
+    rm -rf "$directory/root"/{etc,usr/share}
+}
+
 # use_own_libraries ROOT PROGRAM...: binds a program for which the machine's libraries are too old to those of its
 # release, which are in ROOT too. Not with a wrapper that calls the loader: runc executes /proc/self/exe again, which
 # would be the loader.

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{self, Message};
 use containerd_shim_protos::types::introspection::{RuntimeInfo, RuntimeVersion};
+use node_state::paths::NODE_FILE;
 use oci_runtime::runtime::features;
 use processes::reaper::Reaper;
+use shim_service::node;
 use shim_service::options::{OptionsError, runtime_options};
 use thiserror::Error;
 use tokio::runtime;
@@ -60,7 +62,11 @@ pub enum InfoError {
 /// [`InfoError`]. An OCI runtime without a `features` command is no error, as with containerd's own shim.
 pub fn run() -> Result<Vec<u8>, InfoError> {
     let options = options_in(&stdin::read())?;
-    let binary = runtime_options(options.as_ref())?.binary().to_owned();
+    // As with a create, a mistake in the node's file leaves the runtime of containerd's configuration.
+    let node = node::read(Path::new(NODE_FILE)).unwrap_or_default();
+    let mut named = runtime_options(options.as_ref())?;
+    named.binary_name = named.binary_name.or_else(|| node.oci_runtime().map(str::to_owned));
+    let binary = named.binary().to_owned();
     let features = features_of(&binary)?;
     runtime_info(options, features).write_to_bytes().map_err(InfoError::Encode)
 }

@@ -15,8 +15,8 @@ pub use report::{Check, NodeUnderTest, Status};
 pub fn examine(node: &NodeUnderTest) -> Vec<Check> {
     let mut report = Report::of(node);
     let release = programs::containerd(&mut report);
-    runtime::configuration(&mut report, release);
-    programs::oci_runtime(&mut report);
+    let oci_runtime = runtime::configuration(&mut report, release);
+    programs::oci_runtime(&mut report, oci_runtime);
     system::kernel(&mut report);
     system::cgroups(&mut report);
     system::space(&mut report);

@@ -12,6 +12,7 @@ pub mod give_back;
 pub mod host;
 pub mod label;
 pub mod notes;
+pub mod oci_runtime;
 pub mod place;
 pub mod root;
 pub mod running;
@@ -93,6 +94,14 @@ pub enum InstallError {
     /// A person has taken podshim out of effect.
     #[error("{}: podshim is bypassed on this node: `podshim bypass --undo` ends that; nothing was changed", .0.display())]
     Bypassed(PathBuf),
+    /// containerd would not find the OCI runtime.
+    #[error(
+        "the OCI runtime {0:?} is not in the PATH of containerd's unit: install it first; nothing was changed"
+    )]
+    NoOciRuntime(String),
+    /// The node's file has a mistake already, or would have one.
+    #[error("{NODE_FILE}: {0}; nothing was changed")]
+    NodeFile(String),
     /// Nothing to bypass.
     #[error("{}: no runtime of podshim as `podshim install` writes it; nothing was changed", .0.display())]
     NoRuntime(PathBuf),

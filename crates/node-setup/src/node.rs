@@ -24,6 +24,10 @@ pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
     status.success().then(|| String::from_utf8_lossy(&output).into_owned())
 }
 
+/// systemd's search path, as containerd's unit sets no other.
+pub(crate) const PATH_OF_UNITS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
 /// A release of containerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {

@@ -291,6 +291,8 @@ impl Container {
     /// held or not. A completed init that is hidden (I5) does not count.
     pub(crate) fn lives_for_callers(&self) -> bool {
         match self.phase {
+            // An exec may outlive what was never started.
+            Phase::Draining { was: ExitedFrom::Created, .. } => false,
             Phase::Held(_)
             | Phase::Starting { .. }
             | Phase::Running { .. }

@@ -36,7 +36,8 @@ impl Stop {
     ) -> Self {
         let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit, now);
         let usual = before.map_or(figures.usual, Self::usual);
-        Self { cause, budget, hurried: cause == StopCause::ZeroGrace, figures: Figures { usual, ..figures } }
+        let hurried = cause == StopCause::ZeroGrace || before.is_some_and(Self::is_zero_grace);
+        Self { cause, budget, hurried, figures: Figures { usual, ..figures } }
     }
 
     /// T20: the budget that the pod's figures are meant for.

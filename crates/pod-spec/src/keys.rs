@@ -129,7 +129,7 @@ pub(crate) const FATALS: [(&str, Fatal); 3] = [
 ];
 
 /// The words of `oom-score` (N8).
-pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("protect", OomScore::Protect)];
+pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("protect", OomScore::Protect), ("own", OomScore::Own)];
 
 impl Condition {
     /// Its word in `after.<c>`.

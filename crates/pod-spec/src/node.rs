@@ -25,8 +25,8 @@ use crate::warning::Warning;
 
 pub use value::ValueProblem;
 use value::{
-    choices_of, count_of, duration_of, duration_within, patterns_of, priority_of, size_of, sysctls_of,
-    text_of, word_of, words_of,
+    choices_of, count_of, duration_of, duration_within, patterns_of, priority_of, program_of, size_of,
+    sysctls_of, text_of, word_of, words_of,
 };
 
 /// The node's configuration. The default is that of a node without a file.
@@ -49,6 +49,7 @@ pub struct Node {
     history: History,
     sandbox: SandboxMaker,
     sandbox_sysctls: Vec<(String, String)>,
+    oci_runtime: Option<String>,
     kruise: KruiseMarks,
     kubelets_own: Vec<NamePattern>,
 }
@@ -147,11 +148,12 @@ enum NodeKey {
     HistoryAge,
     Sandbox,
     SandboxSysctls,
+    OciRuntime,
     Read,
     KubeletsOwn,
 }
 
-const KEYS: [(&str, NodeKey); 23] = [
+const KEYS: [(&str, NodeKey); 24] = [
     ("grace", NodeKey::Grace),
     ("gate-timeout", NodeKey::GateTimeout),
     ("zero-grace", NodeKey::ZeroGrace),
@@ -173,6 +175,7 @@ const KEYS: [(&str, NodeKey); 23] = [
     ("history-age", NodeKey::HistoryAge),
     ("sandbox", NodeKey::Sandbox),
     ("sandbox-sysctls", NodeKey::SandboxSysctls),
+    ("oci-runtime", NodeKey::OciRuntime),
     ("read", NodeKey::Read),
     ("kubelets-own", NodeKey::KubeletsOwn),
 ];
@@ -266,6 +269,7 @@ impl Node {
             NodeKey::HistoryAge => self.history.age = duration_of(value)?,
             NodeKey::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
             NodeKey::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
+            NodeKey::OciRuntime => self.oci_runtime = Some(program_of(value)?),
             NodeKey::Read => {
                 let read = choices_of(value, &READABLE, "a list of strings, such as [\"kruise\"]")?;
                 self.kruise = read.last().copied().unwrap_or_default();
@@ -351,6 +355,12 @@ impl Node {
     /// it sets the same itself.
     pub fn sandbox_sysctls(&self) -> &[(String, String)] {
         &self.sandbox_sysctls
+    }
+
+    /// The OCI runtime of containers whose runtime in containerd's configuration names none: a program in the shim's `PATH`, or an
+    /// absolute path.
+    pub fn oci_runtime(&self) -> Option<&str> {
+        self.oci_runtime.as_deref()
     }
 
     /// The longest grace from any source: podshim cuts what a kubelet, an operator or this node sets to it.

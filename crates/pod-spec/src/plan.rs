@@ -274,11 +274,11 @@ pub enum ExitCodes {
 /// `podshim.io/oom-score` (N8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OomScore {
-    /// Every container keeps its own value.
+    /// A sidecar's value is at most the lowest of the mains', as Kubernetes 1.33 and later have it for native sidecars.
     #[default]
-    Own,
-    /// A sidecar's value is at most the lowest of the mains'.
     Protect,
+    /// Every container keeps its own value.
+    Own,
 }
 
 /// When a sidecar lets the next entry start (U1, U2, U11).

@@ -193,6 +193,20 @@ fn the_node_sets_sysctls_of_pods_networks() {
     }
 }
 
+/// What runs the containers of all pods.
+#[test]
+fn the_node_names_the_oci_runtime() {
+    for program in ["crun", "/opt/bin/youki"] {
+        let node = Node::parse(&format!("oci-runtime = {program:?}")).unwrap();
+        assert_eq!(node.oci_runtime(), Some(program));
+    }
+    assert_eq!(Node::default().oci_runtime(), None);
+    for wrong in ["\"\"", "\"bin/crun\"", "\"crun --debug\"", "\"-x\"", "[\"crun\"]"] {
+        let error = Node::parse(&format!("oci-runtime = {wrong}")).unwrap_err().to_string();
+        assert!(error.starts_with("line 1: oci-runtime: must be "), "{error}");
+    }
+}
+
 /// What is no matter of a pod: how much is kept of ended pods, and who makes sandboxes.
 #[test]
 fn what_the_node_keeps_and_who_makes_sandboxes() {

@@ -118,8 +118,9 @@ fn thaw(state: &State, id: &ContainerId) {
 
 /// N8. The program must not run with its own value, however briefly: a start comes after it, as it has the container's turn before. By
 /// then the container has one process. For all that a running one has no turn is kept: other containers can make it long.
-fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
-    let Some(resources) = state.container(id) else { return };
+fn limit_oom_score(state: &mut State, id: &ContainerId, highest: i32) {
+    let Some(resources) = state.container_mut(id) else { return };
+    resources.lower_oom_score(highest);
     let (Some(cgroup), Some(pid)) = (resources.cgroup().cloned(), resources.last_pid()) else { return };
     let (turn, id) = (resources.turn(), id.clone());
     tokio::task::spawn_local(async move {

@@ -103,6 +103,9 @@ fn prepare(
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
+    if details.options.binary_name.is_none() {
+        details.options.binary_name = state.oci_runtime_of_node(node).map(str::to_owned);
+    }
     // `delete` must call the same runtime, even when no shim is left that knows which.
     details.options.save(&bundle).map_err(|error| invalid(&error))?;
     let spec = draft.spec();

@@ -38,6 +38,7 @@ pub mod names;
 pub mod node;
 mod node_shutdown;
 mod notice;
+mod oom_score;
 mod operations;
 pub mod options;
 mod peers;

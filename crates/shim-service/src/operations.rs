@@ -307,7 +307,7 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter)
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
     let details = record.start_begins();
-    let launcher = resources.launcher();
+    let (launcher, details) = (resources.launcher(), resources.protected(details));
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
         match launcher.start_exec(id, details).await {

@@ -29,6 +29,7 @@ use crate::group_counts::GroupCounts;
 use crate::incarnation::{Incarnation, IncarnationStreams, Legacy, LimitsAre};
 use crate::launch::Launcher;
 use crate::node_shutdown;
+use crate::oom_score::HighestOomScore;
 use crate::readiness::NotifyListener;
 use crate::report::Removal;
 use crate::spec_draft::SpecDraft;
@@ -79,6 +80,7 @@ pub(crate) struct Resources {
     removal: Option<Removal>,
     /// Of the processes of gates and hooks. Read when it is needed first: few containers have one.
     beside: Option<BesideSpec>,
+    highest_oom_score: HighestOomScore,
     prober: Prober,
     /// For a `notify` gate.
     notify: Option<NotifyListener>,
@@ -142,6 +144,7 @@ impl Resources {
             deletes: Vec::new(),
             removal: None,
             beside: None,
+            highest_oom_score: HighestOomScore::default(),
             prober: Prober::default(),
             notify: None,
         }
@@ -458,12 +461,31 @@ impl Resources {
         self.delete_limit
     }
 
+    /// N8: also for the processes that start in it later.
+    pub(crate) fn lower_oom_score(&mut self, highest: i32) {
+        self.highest_oom_score.lower(highest);
+        self.beside = None;
+    }
+
+    /// A caller's exec with the score that the container's processes may have (N8).
+    pub(crate) fn protected(&self, exec: Rc<ExecDetails>) -> Rc<ExecDetails> {
+        match self.highest_oom_score.bounded(&exec.process) {
+            Some(process) => Rc::new(ExecDetails { process, streams: exec.streams.clone() }),
+            None => exec,
+        }
+    }
+
     /// A process beside its program: same user, environment and restrictions (DESIGN §6).
     pub(crate) fn beside(&mut self, id: String, command: &[String]) -> Result<Beside, Failure> {
         let spec = match &self.beside {
             Some(spec) => spec.clone(),
             None => {
-                let mut draft = SpecDraft::read(self.bundle()).map_err(failure)?;
+                let draft = SpecDraft::read(self.bundle()).map_err(failure)?;
+                let bound = |tree: &mut Value| {
+                    self.highest_oom_score.bound(&mut tree["process"]);
+                    Ok(())
+                };
+                let mut draft = draft.changed(bound).map_err(failure)?;
                 let tree = draft.tree().map_err(failure)?;
                 let keyring = self.details.session_keyring();
                 let (spec, not_understood) = BesideSpec::of(&self.runtime, tree, keyring);

@@ -3,6 +3,7 @@
 //! Owns no behaviour: `drive` alone feeds the state machine, and each part changes by its own methods. May never import a file
 //! that executes, answers or decides: those are functions over the state.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::control::history::History;
 use crate::control::last_exits::LastExits;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
+use crate::node::NodeFile;
 use crate::pod_sandbox::PodSandbox;
 use crate::publisher::Publisher;
 use crate::report::ReportSender;
@@ -56,6 +58,8 @@ pub(crate) struct State {
     unused_fifos: Option<(ContainerId, UnusedFifos)>,
     /// The node's bound. Its file is read only for containers with podshim's annotations.
     longest_grace: Duration,
+    /// The OCI runtime of the node's file, read for the pod's first container whose options name none: all have the same one.
+    oci_runtime: OnceCell<Option<String>>,
     /// A hash of podshim's annotations that were read last.
     annotations: Option<u64>,
 }
@@ -90,8 +94,15 @@ impl State {
             clock: Clock::start(),
             unused_fifos: None,
             longest_grace: BoundedDuration::MAX.get(),
+            oci_runtime: OnceCell::new(),
             annotations: None,
         }
+    }
+
+    /// The OCI runtime that the node's file names. With a mistake in it none: that is no reason against a pod without annotations (S1).
+    pub(crate) fn oci_runtime_of_node(&self, file: &NodeFile<'_>) -> Option<&str> {
+        let read = || file.node().ok().and_then(Node::oci_runtime).map(str::to_owned);
+        self.oci_runtime.get_or_init(read).as_deref()
     }
 
     pub(crate) fn pod(&self) -> &Pod {

@@ -447,6 +447,7 @@ impl Invariants {
     /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
+        self.note_last_signals();
         self.note_given_up();
         if self.is_read && self.may_be_lost() {
             self.leaves_the_reading();
@@ -460,6 +461,7 @@ impl Invariants {
             self.leaves_the_reading();
         }
         self.note_turns();
+        self.note_passed_turns();
         if self.is_read && pod.is_stopping() != self.stop.is_some() {
             let what = if pod.is_stopping() { "stops" } else { "does not stop" };
             return self.violated(format!("the pod {what}, and the rules have {:?} (T12, T14)", self.stop));
@@ -480,6 +482,8 @@ impl Invariants {
     fn means_stop(&self, id: &ContainerId, signal: Signal) -> bool {
         let Some(container) = self.containers.get(id) else { return false };
         let named = self.member(&container.name).and_then(|member| member.stop_signal);
-        container.means_stop(signal, named)
+        // V2: what is held as the standby has no past.
+        let stands_by = self.partner(&container.name).is_some() && container.is_held();
+        container.means_stop(signal, named, container.ran && !stands_by)
     }
 }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The scripts that are as in this repository.
-const REAL: [&str; 9] = [
+const REAL: [&str; 10] = [
     "hack/release",
     "hack/deb",
     "hack/rpm",
+    "hack/sysext",
     "hack/image",
     "hack/lib/common.sh",
     "hack/lib/package.sh",
@@ -44,7 +45,7 @@ chmod 755 "$bin"/*
 echo "$bin"
 "#;
 
-/// Stands for cargo and rpmbuild: their package is a list of the files with their modes, and what the tool sees of the caller.
+/// Stands for cargo, rpmbuild and mksquashfs: their package is a list of the files with their modes, and what the tool sees of the caller.
 const LIST: &str = r#"list() { (cd "$1" && find . -printf '%M %p\n' | sort && cat usr/bin/*); }
 seen() { umask; date +%Z; ls -A ~; echo "${LC_ALL:-} ${TAR_OPTIONS:-}"; }
 "#;
@@ -52,6 +53,8 @@ const CARGO: &str = r#"case $1 in
 metadata) echo '{"packages": [], "resolve": {"nodes": []}}' ;;
 deb) while [ "$1" != --output ]; do shift; done; { list target/package; umask; date +%Z; echo "${LC_ALL:-}"; } >"$2" ;;
 esac
+"#;
+const MKSQUASHFS: &str = r#"{ list "$1"; umask; date +%Z; echo "${LC_ALL:-} $SOURCE_DATE_EPOCH"; } >"$2"
 "#;
 const RPMBUILD: &str = r#"for word; do
     case $word in
@@ -94,7 +97,9 @@ impl Repository {
         let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"00\"\n";
         repository.write("work/Cargo.lock", lock);
         repository.write("work/.gitignore", "target\n");
-        for (name, text) in [("cargo", CARGO), ("rpmbuild", RPMBUILD), ("rustc", "echo /rust\n")] {
+        for (name, text) in
+            [("cargo", CARGO), ("rpmbuild", RPMBUILD), ("mksquashfs", MKSQUASHFS), ("rustc", "echo /rust\n")]
+        {
             repository
                 .script(&format!("tools/{name}"), &format!("#!/usr/bin/env bash\nset -eu\n{LIST}{text}"));
         }
@@ -178,7 +183,7 @@ fn what_is_packed_is_the_commit() {
         assert!(!text.contains("the work tree's"), "{}: {text}", path.display());
         seen += usize::from(text.contains("the commit's program"));
     }
-    assert_eq!(seen, 7, "two tarballs, two of each package, one image");
+    assert_eq!(seen, 9, "two tarballs, two of each package and of the image for systemd-sysext, one image");
 }
 
 /// The names of the files in an archive, or in the list that stands for a package.
@@ -257,11 +262,11 @@ const COMPILER: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "a-profile"),
 ];
 
-/// `hack/deb`, `hack/rpm` and `hack/image`, called by hand: nothing of the caller's flags is in the programs.
+/// `hack/deb`, `hack/rpm`, `hack/sysext` and `hack/image`, called by hand: nothing of the caller's flags is in the programs.
 #[test]
 fn the_callers_compiler_flags_are_in_no_package() {
     let repository = Repository::new();
-    for package in ["deb", "rpm", "image"] {
+    for package in ["deb", "rpm", "sysext", "image"] {
         let made = |name: &str, environment: &[(&str, &str)]| {
             let output = repository.at(name);
             repository.runs(&format!("hack/{package} --output {}", output.display()), environment);

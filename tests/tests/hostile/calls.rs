@@ -48,7 +48,6 @@ fn pod() -> Pod {
     let server = "mkdir /www && touch /www/index.html && httpd -p 127.0.0.1:8081 -h /www";
     Pod::new("calls")
         .annotate("plan", "setup=init, exec+tcp+http+grpc+file+log+notify=sidecar, flaky=sidecar, app=main")
-        .annotate("oom-score", "protect")
         .annotate("ready.exec", "exec:true;period=200ms")
         .annotate("ready.tcp", "tcp::8080;period=200ms;fail=1000")
         .annotate("ready.http", "http::8081/;period=200ms;fail=1000")

@@ -141,3 +141,21 @@ async fn s5_what_a_node_does_not_allow_is_refused() -> Result<()> {
     ensure!(node.cri()?.list_pod_sandboxes().await?.len() == 1, "a refused pod is listed");
     pod.remove().await
 }
+
+/// The node's file names the OCI runtime, also of a pod without annotations. crun's state is in a file `status`, runc's in `state.json`.
+#[tokio::test]
+async fn the_nodes_oci_runtime_makes_the_containers() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("oci-runtime = \"crun\"").await?;
+    let mut pod = Pod::new("node-crun").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
+    pod.start_all(&["app"]).await?;
+    let states = node.root()?.join("run/containerd/runc/k8s.io");
+    let made = std::fs::read_dir(&states)?.collect::<std::io::Result<Vec<_>>>()?;
+    ensure!(made.iter().any(|entry| entry.path().join("status").exists()), "no state of crun in {made:?}");
+    // Another file does not reach what runs: `delete` and the container's further calls are crun's.
+    node.write_node_file("oci-runtime = \"runc\"").await?;
+    pod.exec("app", &["true"]).await?;
+    pod.remove().await?;
+    ensure!(std::fs::read_dir(&states)?.next().is_none(), "state is left in {}", states.display());
+    Ok(())
+}

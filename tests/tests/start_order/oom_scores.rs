@@ -1,6 +1,6 @@
 //! Which processes the kernel kills first when memory is short (N8).
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use e2e::Event::Started;
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
@@ -33,7 +33,6 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("n8")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main, web=main")
-        .annotate("oom-score", "protect")
         .container(Program::new("s1").oom_score(999).begins_with_script("sleep 1000 &"))
         .container(Program::new("s2").oom_score(500).begins_with_script("sleep 1000 &"))
         .container(Program::new("web").oom_score(950))
@@ -47,6 +46,8 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
         pod.start(main).await?;
         wait_scores(&pod, "s1", &[expected, expected]).await.with_context(|| format!("after {main}"))?;
     }
+    let own = pod.exec("s1", &["cat", "/proc/self/oom_score_adj"]).await?.stdout;
+    ensure!(own.trim() == "900", "an exec in s1 has {own:?}");
     wait_scores(&pod, "s2", &[500, 500]).await?;
     wait_scores(&pod, "web", &[950]).await?;
     wait_scores(&pod, "app", &[900]).await?;
@@ -56,12 +57,13 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
     pod.remove().await
 }
 
-/// N8 applies only with the key: without it every container has its own score.
+/// N8: the pod can have the scores of its specs.
 #[tokio::test]
-async fn n8_without_the_key_scores_are_the_containers_own() -> Result<()> {
+async fn n8_with_own_the_scores_are_the_containers_own() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("n8-own")
         .annotate("plan", "s1=sidecar, app=main")
+        .annotate("oom-score", "own")
         .container(Program::new("s1").oom_score(999).begins_with_script("sleep 1000 &"))
         .container(Program::new("app").oom_score(900))
         .run(&node, Runtime::Podshim)

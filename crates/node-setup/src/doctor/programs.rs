@@ -1,6 +1,8 @@
 //! The programs that a pod needs on its node: containerd and an OCI runtime.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use node_state::paths::NODE_FILE;
 
 use super::report::Report;
 use crate::node::{Release, output};
@@ -45,12 +47,30 @@ fn tested() -> String {
     format!("{}; {} by hand", tested.join(", "), TRIED[0])
 }
 
-/// Checks for an OCI runtime.
-pub(super) fn oci_runtime(report: &mut Report<'_>) {
-    let Some(path) = ["runc", "crun"].iter().find_map(|name| report.program(name)) else {
-        return report.fail("OCI runtime", "neither runc nor crun is in the PATH", "install runc");
+/// Checks for the OCI runtime of podshim's pods: the one that containerd's configuration names, else the node's file, else runc.
+pub(super) fn oci_runtime(report: &mut Report<'_>, of_containerd: Option<String>) {
+    const SUBJECT: &str = "OCI runtime";
+    let of_node = super::system::node_of(report).oci_runtime().map(str::to_owned);
+    let (name, source) = match (of_containerd, of_node) {
+        (Some(name), _) => (name, ", by BinaryName in containerd's configuration".to_owned()),
+        (None, Some(name)) => (name, format!(", by oci-runtime in {NODE_FILE}")),
+        (None, None) => ("runc".to_owned(), String::new()),
     };
-    report.ok("OCI runtime", version_of(report, &path));
+    let path = match name.starts_with('/') {
+        true => Some(PathBuf::from(&name)).filter(|path| report.is_program(path)),
+        false => report.program(&name),
+    };
+    match path {
+        Some(path) => report.ok(SUBJECT, format!("{}{source}", version_of(report, &path))),
+        None if name == "runc" && source.is_empty() && report.program("crun").is_some() => {
+            report.fail(
+                SUBJECT,
+                "crun is in the PATH, and runc is not",
+                "podshim install --oci-runtime crun",
+            );
+        }
+        None => report.fail(SUBJECT, format!("{name} is not in the PATH{source}"), format!("install {name}")),
+    }
 }
 
 /// The path of a program with the line of its `--version` output that has the version: the one that begins with

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use manifests::finding::{Finding, Severity};
 use serde::Serialize;
 
-use crate::node::Release;
+use crate::node::{PATH_OF_UNITS, Release};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -79,10 +79,12 @@ impl<'a> Report<'a> {
         Some(crate::node::output("systemctl".as_ref(), &arguments)?.trim() == "active")
     }
 
-    /// The path of a program as containerd would find it: in systemd's search path, as containerd's unit sets no other.
+    /// The path of a program as containerd would find it.
     pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
-        let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-        directories.iter().map(|directory| Path::new(directory).join(name)).find(|path| self.is_program(path))
+        PATH_OF_UNITS
+            .iter()
+            .map(|directory| Path::new(directory).join(name))
+            .find(|path| self.is_program(path))
     }
 
     pub(super) fn is_program(&self, path: &Path) -> bool {

@@ -18,34 +18,14 @@ const SUBJECT: &str = "configuration";
 const SHIM: &str = "containerd-shim-podshim-v2";
 const CRI_PLUGINS: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
 
-/// Checks containerd's configuration and the files that it imports.
-pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
+/// Checks containerd's configuration and the files that it imports. Returns the OCI runtime that podshim's runtime names there.
+pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) -> Option<String> {
     let config = &report.node.config.clone();
+    let (text, version) = main_file(report, config)?;
     let shown = config.display().to_string();
-    let text = match std::fs::read_to_string(report.at(config)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return report.fail(SUBJECT, format!("{shown}: {error}"), "run podshim doctor as root");
-        }
-        Err(_) => {
-            return report.fail(
-                SUBJECT,
-                format!("{shown}: there is none, or it cannot be read"),
-                "podshim install",
-            );
-        }
-    };
-    let version = match config_text::version(&text) {
-        Ok(Some(version)) => version,
-        Ok(None) => return report.fail(SUBJECT, format!("{shown}: says nothing"), "podshim install"),
-        Err(error) => return report.fail(SUBJECT, format!("{shown}: {error}"), "containerd config migrate"),
-    };
     if version == FileVersion::Three && release.is_some_and(|release| release.major < 2) {
-        report.fail(
-            SUBJECT,
-            format!("{shown}: version 3 is for containerd 2.x"),
-            "write a file of version 2",
-        );
+        let message = format!("{shown}: version 3 is for containerd 2.x");
+        report.fail(SUBJECT, message, "write a file of version 2");
     }
     let mut files = vec![(config.clone(), text)];
     match install::imported(&Root::new(&report.node.root), config, &files[0].1) {
@@ -58,7 +38,8 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
             "{}: podshim is bypassed: new pods run on containerd's own shim, without order",
             path.display()
         );
-        return report.fail(SUBJECT, message, "podshim bypass --undo, then restart containerd");
+        report.fail(SUBJECT, message, "podshim bypass --undo, then restart containerd");
+        return None;
     }
     // containerd 1.x takes a section only from the last file that has it; 2.x merges all of them.
     let with_section: Vec<_> = files
@@ -68,14 +49,37 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
         })
         .collect();
     let Some(counts) = place(&with_section, version) else {
-        let message = format!("{shown}: no runtime of podshim");
-        return report.fail(SUBJECT, message, "podshim install");
+        report.fail(SUBJECT, format!("{shown}: no runtime of podshim"), "podshim install");
+        return None;
     };
     if version == FileVersion::Two {
         forgotten_runc(report, counts);
     }
     sandboxer(report, counts, release);
     examine_runtime(report, counts);
+    config_text::binary_name(&counts.1)
+}
+
+/// The main file's text and version; `None` with a finding where it has none.
+fn main_file(report: &mut Report<'_>, config: &Path) -> Option<(String, FileVersion)> {
+    let shown = config.display();
+    let text = match std::fs::read_to_string(report.at(config)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            report.fail(SUBJECT, format!("{shown}: {error}"), "run podshim doctor as root");
+            return None;
+        }
+        Err(_) => {
+            report.fail(SUBJECT, format!("{shown}: there is none, or it cannot be read"), "podshim install");
+            return None;
+        }
+    };
+    match config_text::version(&text) {
+        Ok(Some(version)) => return Some((text, version)),
+        Ok(None) => report.fail(SUBJECT, format!("{shown}: says nothing"), "podshim install"),
+        Err(error) => report.fail(SUBJECT, format!("{shown}: {error}"), "containerd config migrate"),
+    }
+    None
 }
 
 /// containerd before 2.3 panics with `sandboxer = "shim"` when a pod of the node's network is created.

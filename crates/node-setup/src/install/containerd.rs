@@ -354,6 +354,15 @@ pub fn runtime_path(text: &str) -> Option<String> {
     })
 }
 
+/// The OCI runtime that podshim's runtime names.
+pub(crate) fn binary_name(text: &str) -> Option<String> {
+    with_runtimes(text, |runtime| {
+        let options = runtime.get("options").and_then(Item::as_table_like);
+        let name = options.and_then(|options| options.get("BinaryName")).and_then(Item::as_str);
+        name.filter(|name| !name.is_empty() && containerd_config::is_podshim(runtime)).map(str::to_owned)
+    })
+}
+
 /// Whether podshim's runtime is asked by the Sandbox API.
 pub(crate) fn uses_sandbox_api(text: &str) -> bool {
     let uses_it = |runtime: &dyn TableLike| {

@@ -12,6 +12,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
+use crate::questions::evidence::is_asked;
 use crate::state::State;
 use crate::stop::{Figures, MIN_KILL_DELAY, Span, Stop};
 
@@ -94,28 +95,27 @@ pub(crate) fn last_signals(pod: &State, container: &Container) -> Option<(PodTim
     Some((span.since + signals.stop, span.since + signals.kill))
 }
 
-/// T19: the next of these signals.
+/// T19: the next of these signals. T10: where its process has ended and its start goes on, the time of SIGKILL counts.
 pub(crate) fn next_last_signal(pod: &State, container: &Container) -> Option<PodTime> {
     let (stop, kill) = last_signals(pod, container)?;
-    let due = if container.ending.has_last_stop_signal() { kill } else { stop };
-    Some(due).filter(|_| container.has_process() && !container.ending.is_killed())
+    let has_exited = container.exited_during_start();
+    let due = if has_exited || container.ending.has_last_stop_signal() { kill } else { stop };
+    Some(due).filter(|_| (has_exited || container.has_process()) && !container.ending.is_killed())
 }
 
 /// T17: how long a sidecar has from its stop signal on if its caller may send no SIGKILL. In a caller's stop that
-/// is a sidecar that no caller has stopped itself, or one whose kubelet may have been restarted before the end of
+/// is a sidecar that no caller has stopped itself, in this round or before, or one whose kubelet may have been restarted before the end of
 /// its grace.
 pub(crate) fn grace_without_caller(pod: &State, id: &ContainerId) -> Option<Duration> {
     let container = pod.container(id)?;
     let state = pod.member_of(container)?;
     let by_caller = pod.stop().is_none_or(|stop| !stop.is_ours());
     let grace = grace_of(pod, id);
-    match (state.asked(), state.member().grace) {
+    match state.member().grace {
         _ if !by_caller => None,
-        (None, _) => Some(grace),
-        (Some(_), None) if container.spec().kubelet.is_some() => {
-            Some(grace.saturating_add(pod.replace_wait()))
-        }
-        (Some(_), _) => None,
+        _ if !is_asked(pod, container) => Some(grace),
+        None if container.spec().kubelet.is_some() => Some(grace.saturating_add(pod.replace_wait())),
+        _ => None,
     }
 }
 

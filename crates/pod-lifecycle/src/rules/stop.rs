@@ -5,6 +5,7 @@
 
 use pod_spec::Role;
 
+use crate::container::Container;
 use crate::container::phase::{Part, Phase};
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
@@ -55,6 +56,9 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
     revoke_lone_stops(pod);
     close_gates(pod);
     signal_mains(pod);
+    if cause == StopCause::ZeroGrace {
+        hurry_begun(pod);
+    }
 }
 
 /// K11: a caller's SIGKILL in a stop of podshim's own leaves it the time of a stop that begins so. A restart of the pod becomes
@@ -62,11 +66,17 @@ pub(crate) fn begin_stop_within(pod: &mut State, cause: StopCause, limit: Option
 pub(crate) fn hurry_stop(pod: &mut State) {
     let (limit, now) = (limit_of(pod, StopCause::ZeroGrace), pod.now());
     if pod.is_restarting() {
-        begin_stop_within(pod, StopCause::ZeroGrace, limit);
-    } else if let Some(stop) = pod.stop_mut() {
+        return begin_stop_within(pod, StopCause::ZeroGrace, limit);
+    }
+    if let Some(stop) = pod.stop_mut() {
         stop.hurry(limit, now);
         record_stop(pod);
     }
+    hurry_begun(pod);
+}
+
+/// K11: what has its stop signal already, or waits for it, has its share of that time too, and none for hooks.
+fn hurry_begun(pod: &mut State) {
     pod.mark_changed();
     let begun = pod.planned_where(|_, container| {
         container.has_process() && (container.ending.is_signalled() || container.hooks.has_waiting_stop())
@@ -75,7 +85,13 @@ pub(crate) fn hurry_stop(pod: &mut State) {
         if pod.container(&id).is_some_and(|container| container.hooks.has_waiting_stop()) {
             deliver_stop(pod, &id, None);
         }
-        share_zero_grace(pod, &id);
+        // U4, T16: a sidecar that may run again has its turn yet.
+        let has_turn = |container: &Container| {
+            pod.role(container) != Some(Role::Sidecar) || !container.ending.ends_for_restart()
+        };
+        if pod.container(&id).is_some_and(has_turn) {
+            share_zero_grace(pod, &id);
+        }
     }
 }
 

@@ -55,9 +55,12 @@ pub(crate) fn apply_container_timers(pod: &mut State) {
     }
 }
 
-/// T7, T8, U4.
+/// T7, T8, U4. T10: also of a process that has ended while its start goes on, which is given up then. I7: not where it only ends in
+/// order to be restarted, as it may have completed.
 fn kill_due(_: &State, container: &Container) -> Option<PodTime> {
-    container.ending.kill_at().filter(|_| !container.ending.is_killed() && container.has_process())
+    let waits_for_start = container.exited_during_start() && !container.ending.ends_for_restart();
+    let may_be_left = container.has_process() || waits_for_start;
+    container.ending.kill_at().filter(|_| !container.ending.is_killed() && may_be_left)
 }
 
 fn kill(pod: &mut State, id: &ContainerId) {

@@ -44,6 +44,7 @@ pub(crate) fn take_turns(pod: &mut State) {
             container.ending.end_for_good();
             container.ending.let_last_signal_count();
             pod.mark_changed();
+            share_zero_grace(pod, &id);
             continue;
         }
         container.ending.take_turn();
@@ -103,7 +104,7 @@ fn kill_everything(pod: &mut State) {
 /// T19: what others stop after has had its part of the time: its stop signal, if it had none, and SIGKILL later.
 pub(crate) fn end_part(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container_mut(id) else { return };
-    if container.ending.has_last_stop_signal() {
+    if container.ending.has_last_stop_signal() || container.exited_during_start() {
         return kill_now(pod, id, Reach::All, SignalCause::Budget);
     }
     container.ending.end_part();

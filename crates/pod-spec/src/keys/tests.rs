@@ -23,7 +23,7 @@ fn every_key_is_written_and_documented() {
         ("gate-timeout", "5s"),
         ("zero-grace", "order"),
         ("exit-codes", "real"),
-        ("oom-score", "protect"),
+        ("oom-score", "own"),
         ("ready.a", "notify"),
         ("after.app", "a=ready"),
         ("restart.a", "always;limit=2"),

@@ -113,6 +113,18 @@ pub(super) fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValuePro
     list.iter().map(|text| sysctl(text).ok_or(kind.clone())).collect()
 }
 
+/// The name of a program in the `PATH`, or an absolute path.
+pub(super) fn program_of(value: Value) -> Result<String, ValueProblem> {
+    let program = text_of(value)?;
+    let is_name = !program.is_empty() && !program.contains('/');
+    let is_plain = !program.starts_with('-')
+        && !program.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    match is_plain && (is_name || program.starts_with('/')) {
+        true => Ok(program),
+        false => Err(ValueProblem::Kind("a program's name, such as \"crun\", or its absolute path")),
+    }
+}
+
 /// A list of containers' names, and of beginnings of names.
 pub(super) fn patterns_of(value: Value) -> Result<Vec<NamePattern>, ValueProblem> {
     let kind = ValueProblem::Kind("a list of container names, or of beginnings such as \"debugger-*\"");

@@ -17,7 +17,7 @@ use node_setup::install::place::{self, Distribution, Restart};
 use node_setup::install::root::Root;
 use node_setup::install::running::{self, Daemon};
 use node_setup::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
-use node_setup::install::{self, Layout, Programs, ReferenceText, cri, host, notes};
+use node_setup::install::{self, Layout, Programs, ReferenceText, cri, host, notes, oci_runtime};
 use node_setup::node::{FIRST_WITH_SHIM, Release};
 use node_setup::signals::Signals;
 
@@ -97,6 +97,10 @@ pub struct InstallArguments {
     /// docs/sandbox.md says what is lost)
     #[arg(long, value_name = "NAME", default_value = "podsandbox")]
     sandboxer: Sandboxer,
+    /// The OCI runtime of all pods of podshim on this node, such as crun: a line in /etc/podshim/config.toml, which uninstall
+    /// leaves there. Without it that file's, else runc
+    #[arg(long, value_name = "PROGRAM")]
+    oci_runtime: Option<String>,
     /// The shim's program; without it containerd-shim-podshim-v2 beside this one
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
@@ -257,8 +261,12 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     let command = std::env::current_exe()?;
     let shim = arguments.shim.clone().unwrap_or_else(|| command.with_file_name("containerd-shim-podshim-v2"));
     let programs = Programs { shim, command };
-    let changes =
+    let mut changes =
         install::install(&layout, &programs, reference, version, arguments.sandboxer).map_err(failed)?;
+    if let Some(program) = &arguments.oci_runtime {
+        let change = oci_runtime::choose(&layout, program).map_err(failed)?;
+        changes.extend(Some(change).filter(|change| !change.is_nothing()));
+    }
     if layout.found.distribution != Distribution::Containerd {
         let name = layout.found.distribution.name();
         print(&format!("Found {name}: the runtime belongs into {}\n", layout.found.place.file().display()))?;

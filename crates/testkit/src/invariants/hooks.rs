@@ -118,6 +118,24 @@ impl Invariants {
         }
     }
 
+    /// T3, T8: the turn of a sidecar may pass and come again while its hook runs, as may a stop of it alone (T16): its time begins then.
+    pub(super) fn note_passed_turns(&mut self) {
+        let waits = |it: &Container| {
+            let has_hook = it.hook.is_some_and(|hook| hook != Hook::Migrate) && it.stop_signals == 0;
+            it.held.is_some() && has_hook && !it.gate_failed && self.partner(&it.name).is_none()
+        };
+        let ends = |it: &Container| self.turn_has_come(it) || self.is_judged_alone(it);
+        let waiting = self.containers.iter().filter(|(_, it)| it.role == Some(Role::Sidecar) && waits(it));
+        let changed: Vec<_> = waiting
+            .filter(|(_, it)| ends(it) != it.ends_since.is_some())
+            .map(|(id, it)| (id.clone(), ends(it).then_some(self.now), self.own_time(id)))
+            .collect();
+        for (id, since, own_time) in changed {
+            let Some(container) = self.containers.get_mut(&id) else { continue };
+            (container.ends_since, container.own_time) = (since, own_time);
+        }
+    }
+
     /// T3, T8: a sidecar whose turn has passed meanwhile goes on, and its next turn has time of its own.
     pub(super) fn hook_ended(&mut self, id: &ContainerId) {
         let container = &self.containers[id];

@@ -243,6 +243,9 @@ impl Invariants {
         if self.is_read && is_latecomer && !self.is_asked_for(id) {
             self.read_stops();
         }
+        if !is_latecomer && self.may_be_lost_in_pair(id) {
+            self.leaves_the_reading();
+        }
         let Some(container) = self.containers.get(id) else { return Ok(()) };
         if container.kind == TaskKind::Sandbox && self.plan.is_some() {
             // K13: the network namespace outlives every container.
@@ -310,21 +313,6 @@ impl Invariants {
             container.held = None;
         }
         Ok(())
-    }
-
-    /// T11: a caller's stop ends only what its caller stops, but for a standby; and what is created in one is held until it is over.
-    fn may_end_held(&self, id: &ContainerId) -> Verdict {
-        let container = &self.containers[id];
-        let stays = self.stop.is_some_and(|stop| match stop.cause {
-            Cause::Caller => self.partner(&container.name).is_none(),
-            _ => container.is_latecomer && !stop.is_for_good(),
-        });
-        let is_asked = self.is_asked(&container.name) || container.asked_ever || self.is_asked_for(id);
-        let may_stay = self.is_read && stays && !is_asked && self.failed.is_none() && !self.is_complete();
-        match may_stay && container.is_held() && !container.ran && container.role.is_some() {
-            true => self.violated(format!("{id} is held in a stop, and ends in it (T11)")),
-            false => Ok(()),
-        }
     }
 
     /// T8, T17: the time that a container has whose end begins now.

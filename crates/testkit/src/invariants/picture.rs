@@ -60,6 +60,8 @@ pub(super) struct Container {
     pub(super) ends_for_group: bool,
     /// T1: nothing needed it when it got its stop signal.
     pub(super) had_turn: bool,
+    /// T19: its part of a stop's time was over while it was being started.
+    pub(super) has_last_signal: bool,
     /// When its process got its stop signal.
     pub(super) signalled_at: Option<PodTime>,
     /// J9: podshim had a reason to end it before its program ran.
@@ -155,6 +157,7 @@ impl Container {
             for_restart: false,
             ends_for_group: false,
             had_turn: false,
+            has_last_signal: false,
             signalled_at: None,
             never_starts: false,
             migrated: None,
@@ -191,6 +194,7 @@ impl Container {
         self.begun = false;
         self.stop_signals = 0;
         (self.for_restart, self.ends_for_group, self.had_turn) = (false, false, false);
+        self.has_last_signal = false;
         self.signalled_at = None;
         self.ends_since = None;
         self.turn_time = None;
@@ -276,13 +280,13 @@ impl Container {
         self.begun |= ran;
     }
 
-    /// K7: whether a signal stops the container.
-    pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>) -> bool {
+    /// K7: whether a signal stops the container, whose program ran or did not.
+    pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>, ran: bool) -> bool {
         match signal {
             Signal::KILL => true,
             signal if named == Some(signal) => true,
             // A program that is being started does not run yet.
-            Signal::HUP => self.caller == Caller::Cri && (!self.ran || named.is_none()),
+            Signal::HUP => self.caller == Caller::Cri && (!ran || named.is_none()),
             _ if self.caller == Caller::Cri => true,
             other => {
                 [Signal::TERM, Signal::INT, Signal::QUIT, Signal::PWR, Signal::RTMIN_PLUS_3].contains(&other)

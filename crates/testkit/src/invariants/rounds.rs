@@ -116,9 +116,12 @@ impl Invariants {
             let asked = self.members.get(&container.name).is_some_and(|member| member.asked.is_some());
             // T3, T12: what a caller stopped in this round or before keeps its signal for its turn.
             let own = container.stop_signals > 0 || container.asked_ever;
-            // T12: a hook before a signal that did not come belonged to a stop that was taken back.
+            // T12: a hook before a signal that did not come belonged to a stop that was taken back, and what ran at T0 was no part of an end.
+            // What its caller has stopped and has its signal goes on with that.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
-            if has_hooks && !replaced.contains(id) && !container.ends_for_group {
+            let is_sidecar = container.role == Some(Role::Sidecar);
+            let has_signal = !is_sidecar && container.asked_ever && container.stop_signals > 0;
+            if has_hooks && !has_signal && !replaced.contains(id) && !container.ends_for_group {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);
             }
@@ -126,7 +129,6 @@ impl Invariants {
                 let own = self.plan.as_ref().and_then(|plan| plan.member(&container.name)?.1.grace);
                 container.own_time = own.unwrap_or(pod_grace);
             }
-            let is_sidecar = container.role == Some(Role::Sidecar);
             // H1: a main or an init that its caller has stopped ends, whatever becomes of the pod's stop.
             if is_sidecar || !container.asked_ever {
                 // Which one of a pair is replaced is not read.
@@ -136,6 +138,7 @@ impl Invariants {
             container.taken_back |= container.runs_program() && is_sidecar && own && !container.asked_ever;
             container.held_since = now;
             container.turn_time = None;
+            container.has_last_signal &= !is_sidecar;
             container.is_latecomer = false;
             // I4: what went on after a stop was interrupted by nothing but its own signal.
             if container.process != Process::None {

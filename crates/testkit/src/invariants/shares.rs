@@ -87,6 +87,20 @@ impl Invariants {
         Some(scaled.max(grace.min(STEP)))
     }
 
+    /// T20, T9: what has its signal when a stop begins or gets less time has no more than its grace is then, whatever follows.
+    pub(super) fn shorten_own_times(&mut self) {
+        let has_signal = |it: &Container| it.runs_program() && it.signalled_at.is_some();
+        let own: Vec<_> = self
+            .containers
+            .iter()
+            .filter(|(_, it)| has_signal(it))
+            .filter_map(|(id, it)| Some((id.clone(), self.own_grace(&it.name)?)))
+            .collect();
+        for (id, grace) in own {
+            self.containers.entry(id).and_modify(|it| it.own_time = it.own_time.min(grace));
+        }
+    }
+
     /// T19: its part of the time, if steps follow it. Whether something of them lives is not asked.
     fn part(&self, container: &Container, asked_since: PodTime) -> Option<Part> {
         // From its end on T6 counts.
@@ -151,6 +165,29 @@ impl Invariants {
         }
     }
 
+    /// T19, T10: what is being started when its part is over gets its signal once it runs, and ends in the stop. If it has ended before
+    /// that, its start is given up when SIGKILL is due.
+    pub(super) fn note_last_signals(&mut self) {
+        let Some(since) = self.stop.map(|stop| stop.asked_since) else { return };
+        let lives_after = |container: &Container| {
+            let needed = |(id, it): (&ContainerId, &Container)| {
+                it.role == Some(Role::Sidecar) && self.is_unfinished(id) && self.needs(container, it)
+            };
+            self.planned().any(needed)
+        };
+        let is_due = |it: &Container| {
+            let has_process = it.runs_program();
+            let at = |part: Part| if has_process { part.signal } else { part.kill };
+            self.part(it, since).is_some_and(|part| at(part) <= self.now + ROUNDING)
+        };
+        let starting = self.containers.iter().filter(|(_, it)| it.is_starting && !it.has_last_signal);
+        let due: Vec<_> =
+            starting.filter(|(_, it)| is_due(it) && lives_after(it)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            self.containers.entry(id).and_modify(|container| container.has_last_signal = true);
+        }
+    }
+
     /// T2, T5, T8, T19: a main has its time, unless its caller ends it.
     pub(super) fn may_kill_main(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
@@ -165,7 +202,7 @@ impl Invariants {
             .ends_since
             .or(container.signalled_at)
             .map(|at| if came_early { was_asked.min(at) } else { at });
-        let own = self.own_grace(&container.name);
+        let own = self.own_grace(&container.name).map(|own| own.min(container.own_time));
         let has_had_its_own = begun.zip(own).is_some_and(|(begun, own)| begun + own <= self.now + ROUNDING);
         let is_asked = container.caller_killed || self.is_asked_to_kill(id);
         if is_over || has_had_its_own || is_asked || self.may_have_last_kill(container) {

@@ -194,6 +194,7 @@ impl Invariants {
                 || was_asked
                 || (stop.is_own() && container.role != Some(Role::Sidecar))
                 || container.is_ended_for_good()
+                || container.has_last_signal
                 || has_turn;
             let is_left =
                 container.is_dying || container.is_draining() || self.is_being_cleared(id) || ends_unrun;
@@ -275,6 +276,7 @@ impl Invariants {
             old => old,
         };
         self.was_stopped = true;
+        self.shorten_own_times();
     }
 
     /// T12a at a request that will be served: a container that ends at once lives until then.

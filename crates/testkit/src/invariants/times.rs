@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, Hook};
+use pod_lifecycle::{ContainerId, Hook, PodTime};
 use pod_spec::Role;
 
 use super::picture::Container;
@@ -48,6 +48,9 @@ impl Invariants {
         let is_sidecar = container.role == Some(Role::Sidecar);
         let zero_grace = self.stop.is_some_and(|stop| stop.had_zero_grace);
         self.check_part(id, container)?;
+        if !is_sidecar && container.begun && self.zero_grace_of_mains().is_some_and(|at| at <= self.now) {
+            return self.violated(format!("{id} lives beyond its part of the short stop (K11)"));
+        }
         let Some(signalled_at) = container.signalled_at else {
             let lost = is_sidecar && container.caller_killed && !zero_grace && container.begun;
             return match lost {
@@ -81,6 +84,12 @@ impl Invariants {
         }
     }
 
+    /// K11: when mains and inits have had their two thirds of a stop that a caller's SIGKILL began.
+    fn zero_grace_of_mains(&self) -> Option<PodTime> {
+        let stop = self.stop.filter(|stop| stop.cause == Cause::ZeroGrace)?;
+        Some(stop.since + stop.budget?.ends.since(stop.since) * 2 / 3)
+    }
+
     /// K10, K11, T7: SIGKILL for a sidecar is not early.
     pub(super) fn may_kill_sidecar(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
@@ -97,6 +106,30 @@ impl Invariants {
             Some(at) if at + container.own_time.min(EARLY_KILL) <= self.now => Ok(()),
             _ => self.violated(format!("sidecar {id} gets SIGKILL too early (K10, K11)")),
         }
+    }
+
+    /// T11: a caller's stop ends only what its caller stops, but for a standby; and what is created in one is held until it is over.
+    pub(super) fn may_end_held(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let stays = self.stop.is_some_and(|stop| match stop.cause {
+            Cause::Caller => self.partner(&container.name).is_none(),
+            _ => container.is_latecomer && !stop.is_for_good(),
+        });
+        let is_asked = self.is_asked(&container.name) || container.asked_ever || self.is_asked_for(id);
+        let may_stay = self.is_read && stays && !is_asked && self.failed.is_none() && !self.is_complete();
+        match may_stay && container.is_held() && !container.ran && container.role.is_some() {
+            true => self.violated(format!("{id} is held in a stop, and ends in it (T11)")),
+            false => Ok(()),
+        }
+    }
+
+    /// J9, V2: whether one of a pair may end as a main has failed, after a caller's stop that was over at once, or at the beginning of
+    /// that stop. Which one stands by is not read.
+    pub(super) fn may_be_lost_in_pair(&self, id: &ContainerId) -> bool {
+        let begins = self.stop.is_some_and(|stop| stop.cause == Cause::Caller && stop.since == self.now);
+        let is_lost =
+            |it: &Container| it.is_held() && self.partner(&it.name).is_some() && self.waits_for_lost_main(it);
+        begins && self.containers.get(id).is_some_and(is_lost)
     }
 
     /// J9: whether podshim has a reason to end a container before its program runs.
