@@ -91,6 +91,8 @@ fn all_else_of_a_pod_is_denied() {
         ("/status/startTime", json!("2026-01-01T00:00:00Z")),
         ("/status/nominatedNodeName", json!("node-8")),
         ("/status/qosClass", json!("Guaranteed")),
+        ("/status/resize", json!("Infeasible")),
+        ("/status/resourceClaimStatuses", json!([{"name": "gpu", "resourceClaimName": "other"}])),
         ("/status/containerStatuses", json!([])),
         ("/status/initContainerStatuses", json!([])),
         ("/status/ephemeralContainerStatuses", json!([])),
