@@ -85,6 +85,7 @@ fn a_held_pod_says_what_it_waits_for() {
             (app.id.as_str(), app.state.unwrap(), app.role.unwrap()),
             ("c-app", State::HELD, Role::MAIN)
         );
+        // The agent reads for whom it waits out of this: a role, a name in quotes, and a colon.
         assert_eq!(app.held_for, "sidecar \"proxy\": not created yet");
         assert_ne!(app.pid, 0);
 
@@ -328,7 +329,8 @@ fn a_caller_that_waits_for_events_does_not_delay_the_shims_end() {
         pod.run("c-app", "exec sleep 60", &annotations_named(&[], "app")).await;
         let socket = pod.directory.path().join("shim");
         let idle = WaitingClient::connect(&socket, LIMIT).await.unwrap();
-        let waiting = idle.clone();
+        // A connection of its own: one that only idles is another case than one with a call under way.
+        let waiting = WaitingClient::connect(&socket, LIMIT).await.unwrap();
         let newest = idle.events(0, Duration::ZERO).await.unwrap().events.last().unwrap().sequence;
         let waits = tokio::spawn(async move { waiting.events(newest + 100, Duration::from_secs(50)).await });
         pod.kill("c-app", 9).await.unwrap();
