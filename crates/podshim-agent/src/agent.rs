@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, FromCluster, Shared};
 use crate::directory::DirectoryError;
-use crate::node::{Node, Write};
+use crate::node::{FoundShim, Node, Write};
 use crate::object::PodObject;
 use crate::outbox::Outbox;
 use crate::shims::{FromShims, Shims};
@@ -93,6 +93,14 @@ struct Agent {
 impl Agent {
     fn of_shims(&mut self, found: FromShims, now: Now) -> Vec<Write> {
         match found {
+            FromShims::Found(entries) => {
+                let found = entries.into_iter().map(|entry| FoundShim {
+                    id: entry.id,
+                    namespace: entry.pod_namespace,
+                    name: entry.pod_name,
+                });
+                self.node.shims_found(found.collect(), now)
+            }
             FromShims::Seen(seen, events) => self.node.shim_seen(&seen, &events, now),
             FromShims::Gone(id) => self.node.shim_gone(&id, now),
         }
@@ -100,8 +108,8 @@ impl Agent {
 
     fn of_cluster(&mut self, found: FromCluster, now: Now) -> Vec<Write> {
         let event = match found {
-            FromCluster::Taken(patch) => {
-                self.node.condition_taken(&patch, now);
+            FromCluster::Answered(patch) => {
+                self.node.condition_answered(&patch, now);
                 return Vec::new();
             }
             FromCluster::Pods(event) => *event,
@@ -113,7 +121,7 @@ impl Agent {
             }
             watcher::Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                self.node.pods_listed(&listed)
+                self.node.pods_listed(&listed, now)
             }
             watcher::Event::Delete(pod) => {
                 pod.metadata.uid.map(|uid| self.node.pod_gone(&uid)).unwrap_or_default()

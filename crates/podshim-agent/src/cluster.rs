@@ -5,11 +5,11 @@
 
 mod request;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
@@ -21,24 +21,26 @@ use crate::clock::Clock;
 use crate::conditions::ConditionPatch;
 use crate::outbox::{Next, Outbox};
 use crate::report::Report;
+use crate::watched::WatchedPod;
 
 /// How long a request may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// An API server that gives no answer is tried again after this long, and then after twice as long, up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A condition that the API server refuses is tried again after this long: rights may be given later.
+/// What the API server does not allow, and a condition that it refuses, is tried again after this long: rights may be given later.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// How many pods come in one answer: it bounds the agent's memory.
-const PAGE: u32 = 50;
+/// How many pods come in one answer: it bounds the agent's memory, as each may have 1.5 MB, of which `watched` keeps little. For the same reason a list is read from etcd: an
+/// API server that lists from its cache (resourceVersion 0) ignores the limit before Kubernetes 1.34.
+const PAGE: u32 = 5;
 
 /// What comes from the API server.
 #[derive(Debug)]
 pub enum FromCluster {
     /// A change of the pods of this node.
-    Pods(Box<watcher::Event<Pod>>),
-    /// It has taken a condition.
-    Taken(ConditionPatch),
+    Pods(Box<watcher::Event<WatchedPod>>),
+    /// It has taken a condition, or has no such pod: then too the object has the last word.
+    Answered(ConditionPatch),
 }
 
 /// What waits to be written, for those that add to it and those that send it.
@@ -90,7 +92,7 @@ impl Cluster {
     pub async fn watch_pods(self) {
         let config =
             watcher::Config::default().fields(&format!("spec.nodeName={}", self.node)).page_size(PAGE);
-        let mut events = watcher(Api::<Pod>::all(self.client), config).default_backoff().boxed();
+        let mut events = watcher(Api::<WatchedPod>::all(self.client), config).default_backoff().boxed();
         let mut complaint = Complaint::default();
         while let Some(event) = events.next().await {
             match event {
@@ -100,7 +102,10 @@ impl Cluster {
                         return;
                     }
                 }
-                Err(error) => complaint.failed(&format!("cannot watch the pods: {error}")),
+                Err(error) => {
+                    let text = format!("cannot watch the pods: {error}");
+                    complaint.failed(&text, &text);
+                }
             }
         }
     }
@@ -113,7 +118,7 @@ impl Cluster {
                 Next::Send(report) => self.send_report(report, &mut line).await,
                 next => self.wait(&next, &self.shared.added_report).await,
             }
-            sleep(line.pause).await;
+            sleep(line.jittered()).await;
         }
     }
 
@@ -125,7 +130,7 @@ impl Cluster {
                 Next::Send(patch) => self.send_condition(patch, &mut line).await,
                 next => self.wait(&next, &self.shared.added_condition).await,
             }
-            sleep(line.pause).await;
+            sleep(line.jittered()).await;
         }
     }
 
@@ -140,39 +145,53 @@ impl Cluster {
 
     async fn send_report(&self, report: Report, line: &mut Line) {
         let sent = timeout(ANSWER_LIMIT, request::write_event(&self.client, &self.node, &report)).await;
-        match verdict(sent) {
-            Verdict::Taken | Verdict::Gone => line.answered(),
-            Verdict::Refused(why) => {
+        let again = match verdict(sent) {
+            Verdict::Taken | Verdict::Gone => {
                 line.answered();
-                line.complaint.failed(&format!("the API server refuses an event: {why}"));
+                None
+            }
+            Verdict::Forbidden(why) => {
+                line.refused("forbids an event", &why);
+                Some(self.clock.now().run + REFUSED_PAUSE)
+            }
+            Verdict::Refused(why) => {
+                line.refused("refuses an event", &why);
                 self.shared.with(Outbox::count_dropped);
+                None
             }
             Verdict::NoAnswer(why) => {
                 line.no_answer(&why);
-                self.shared.with(|outbox| outbox.give_back_report(report, Duration::ZERO));
+                Some(Duration::ZERO)
             }
-        }
+        };
+        self.shared.with(|outbox| match again {
+            Some(not_before) => outbox.give_back_report(&report, not_before),
+            None => outbox.report_answered(&report),
+        });
     }
 
     async fn send_condition(&self, patch: ConditionPatch, line: &mut Line) {
         let sent = timeout(ANSWER_LIMIT, request::write_condition(&self.client, &patch)).await;
-        match verdict(sent) {
-            Verdict::Taken => {
+        let again = match verdict(sent) {
+            Verdict::Taken | Verdict::Gone => {
                 line.answered();
-                let _ = self.found.send(FromCluster::Taken(patch)).await;
+                None
             }
-            Verdict::Gone => line.answered(),
-            Verdict::Refused(why) => {
-                line.answered();
-                line.complaint.failed(&format!("the API server refuses a condition: {why}"));
-                let again = self.clock.now().run + REFUSED_PAUSE;
-                self.shared.with(|outbox| outbox.give_back_condition(patch, again));
+            Verdict::Forbidden(why) | Verdict::Refused(why) => {
+                line.refused("refuses a condition", &why);
+                Some(self.clock.now().run + REFUSED_PAUSE)
             }
             Verdict::NoAnswer(why) => {
                 line.no_answer(&why);
-                self.shared.with(|outbox| outbox.give_back_condition(patch, Duration::ZERO));
+                Some(Duration::ZERO)
             }
+        };
+        if let Some(not_before) = again {
+            self.shared.with(|outbox| outbox.give_back_condition(&patch, not_before));
+            return;
         }
+        self.shared.with(|outbox| outbox.condition_answered(&patch));
+        let _ = self.found.send(FromCluster::Answered(patch)).await;
     }
 }
 
@@ -190,9 +209,24 @@ impl Line {
         self.complaint.answered();
     }
 
+    /// It answers, and so the next request need not wait. The trouble is not over.
+    fn refused(&mut self, what: &str, why: &str) {
+        self.pause = Duration::ZERO;
+        // The text names the object: once for all of them is enough.
+        self.complaint.failed(what, &format!("the API server {what}: {why}"));
+    }
+
     fn no_answer(&mut self, why: &str) {
         self.pause = (self.pause * 2).clamp(PAUSE, LONGEST_PAUSE);
-        self.complaint.failed(&format!("the API server gives no answer: {why}"));
+        self.complaint.failed(why, &format!("the API server gives no answer: {why}"));
+    }
+
+    /// The pause, each agent's own: otherwise all nodes' agents would come back to an API server at the same moments.
+    fn jittered(&self) -> Duration {
+        // `RandomState` has other keys each time: it is the standard library's only source of randomness.
+        let random = RandomState::new().hash_one(0_u8);
+        let share = u32::try_from(random % 256).unwrap_or_default();
+        self.pause + self.pause / 2 * share / 256
     }
 }
 
@@ -207,10 +241,41 @@ impl Complaint {
         }
     }
 
-    fn failed(&mut self, text: &str) {
-        if self.0.as_deref() != Some(text) {
+    fn failed(&mut self, about: &str, text: &str) {
+        if self.0.as_deref() != Some(about) {
             eprintln!("podshim-agent: {text}");
-            self.0 = Some(text.to_owned());
+            self.0 = Some(about.to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_does_not_end_the_trouble() {
+        let mut line = Line::default();
+        line.no_answer("away");
+        line.refused("forbids an event", "web.1 is forbidden");
+        assert_eq!((line.pause, line.complaint.0.as_deref()), (Duration::ZERO, Some("forbids an event")));
+        line.refused("forbids an event", "web.2 is forbidden");
+        line.answered();
+        assert_eq!(line.complaint.0, None);
+    }
+
+    #[test]
+    fn pauses_get_longer_and_are_not_alike() {
+        let mut line = Line::default();
+        assert_eq!(line.jittered(), Duration::ZERO);
+        for _ in 0..10 {
+            line.no_answer("away");
+        }
+        let pauses: Vec<Duration> = (0..50).map(|_| line.jittered()).collect();
+        assert!(
+            pauses.iter().all(|pause| (LONGEST_PAUSE..LONGEST_PAUSE * 3 / 2).contains(pause)),
+            "{pauses:?}"
+        );
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
     }
 }

@@ -90,8 +90,13 @@ impl Watch {
         self.add(&self.root, comes_and_goes).map_err(|source| DirectoryError::of(&self.root, source))?;
         let mut pods = BTreeSet::new();
         for namespace in directories(&self.root) {
-            // Gone meanwhile: no matter.
-            let _ = self.add(&namespace, comes_and_goes);
+            match self.add(&namespace, comes_and_goes) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    eprintln!("podshim-agent: {}", DirectoryError::of(&namespace, error));
+                }
+                // Or it is gone meanwhile: no matter.
+                Ok(()) | Err(_) => {}
+            }
             pods.extend(directories(&namespace));
         }
         self.known.retain(|pod| pods.contains(pod));
@@ -99,7 +104,13 @@ impl Watch {
             if self.known.contains(&pod) {
                 continue;
             }
-            let _ = self.add(&pod, AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONESHOT);
+            match self.add(&pod, AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONESHOT) {
+                Ok(()) => {}
+                // Gone meanwhile: no matter.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Its entry is found at the next change of another pod.
+                Err(error) => eprintln!("podshim-agent: {}", DirectoryError::of(&pod, error)),
+            }
             if pod.join(FILE).exists() {
                 self.known.insert(pod);
             }

@@ -17,3 +17,4 @@ mod outbox;
 mod report;
 mod shims;
 mod story;
+mod watched;

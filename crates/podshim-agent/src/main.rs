@@ -7,6 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use kube::{Client, Config};
 use lexopt::{Arg, Parser, ValueExt};
@@ -30,6 +31,9 @@ changes nothing on the node, and podshim works without it as ever. docs/agent.md
   --version         the version
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 it cannot go on, 2 wrong arguments.";
+
+/// How long an answer, or the next piece of a watch, may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 enum Command {
     Run(Box<Arguments>),
@@ -101,6 +105,8 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     };
     // `cluster` owns what is sent again: by then another state may be the newest.
     config.default_retry = false;
+    // An API server ends a watch of kube's after 290 s. A connection that was cut without a word is found by it.
+    config.read_timeout = Some(READ_TIMEOUT);
     let settings = Settings {
         node: arguments.node.unwrap_or_default(),
         run_directory: arguments.run_directory.unwrap_or_else(|| STATE_ROOT.into()),

@@ -10,8 +10,8 @@ use control_api::{Event, InspectResponse};
 
 use crate::bucket::Bucket;
 use crate::conditions::{ConditionPatch, Conditions};
-use crate::object::{PodObject, ReadinessGate};
-use crate::report::{Reason, Report, Topic};
+use crate::object::{PodObject, ReadinessGate, Shown, Status};
+use crate::report::{PodName, Reason, Report, Topic};
 use crate::story::started::{Started, StartedReason};
 use crate::story::{Change, Now, Story};
 
@@ -46,6 +46,28 @@ pub struct Node {
     /// What waits for the pod's object.
     parked: BTreeMap<String, BTreeMap<Topic, Report>>,
     conditions: Conditions,
+    /// The shims that were found in the run directory and have not ended, by their ids.
+    found: BTreeMap<String, FoundShim>,
+    directory: Directory,
+}
+
+/// A shim that was found in the run directory, whether it answers or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundShim {
+    /// Its id.
+    pub id: String,
+    /// The namespace of its pod in Kubernetes.
+    pub namespace: String,
+    /// The pod's name.
+    pub name: String,
+}
+
+/// Whether the run directory was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Directory {
+    #[default]
+    Unread,
+    Read,
 }
 
 #[derive(Debug)]
@@ -80,6 +102,7 @@ impl Node {
                     }
                     writes.push(Write::Withdraw(topic));
                 }
+                Change::Dropped => writes.push(Write::Dropped),
             }
         }
         if self.objects.get(&pod.uid).is_some_and(|known| known.object.pod == pod) {
@@ -98,23 +121,60 @@ impl Node {
         writes
     }
 
-    /// A shim has ended.
+    /// The run directory was read. These shims are new in it.
+    pub fn shims_found(&mut self, found: Vec<FoundShim>, now: Now) -> Vec<Write> {
+        self.found.extend(found.into_iter().map(|shim| (shim.id.clone(), shim)));
+        if self.directory == Directory::Read {
+            return Vec::new();
+        }
+        self.directory = Directory::Read;
+        self.without_shim(now)
+    }
+
+    /// A shim has ended, or it was dead when it was found.
     pub fn shim_gone(&mut self, id: &str, now: Now) -> Vec<Write> {
-        let Some(story) = self.stories.remove(id) else { return Vec::new() };
-        let uid = &story.pod().uid;
-        if newest(&self.stories, uid).is_some() {
-            return self.of_pod(uid, now);
+        self.found.remove(id);
+        let Some(story) = self.stories.remove(id) else { return self.without_shim(now) };
+        let (uid, mut open) = (&story.pod().uid, story.open());
+        let next = newest(&self.stories, uid);
+        // What the next one has reported is so.
+        let still: BTreeSet<Topic> = next.map(Story::open).unwrap_or_default();
+        open.retain(|topic| !still.contains(topic));
+        let has_next = next.is_some();
+        let mut writes: Vec<Write> = open.into_iter().map(Write::Withdraw).collect();
+        if has_next {
+            writes.extend(self.of_pod(uid, now));
+            return writes;
         }
         self.parked.remove(uid);
         // After a stop it is false already.
-        let Some(known) = self.objects.get(uid).filter(|_| story.started().reason.is_true()) else {
+        if let Some(known) = self.objects.get(uid)
+            && story.started(&known.object.containers).reason.is_true()
+        {
+            writes.extend(self.conditions.want(&known.object, &ended(), now).map(Write::Condition));
+        }
+        writes
+    }
+
+    /// Pods that ended while there was no agent, as those of a node that was booted again: their objects show what was so before.
+    fn without_shim(&mut self, now: Now) -> Vec<Write> {
+        if self.directory == Directory::Unread {
             return Vec::new();
+        }
+        let is_served = |object: &PodObject| {
+            let PodName { uid, namespace, name } = &object.pod;
+            let of_pod = |shim: &FoundShim| (&shim.namespace, &shim.name) == (namespace, name);
+            newest(&self.stories, uid).is_some() || self.found.values().any(of_pod)
         };
-        let ended = Started {
-            reason: StartedReason::NotRunning,
-            message: "the pod's shim has ended, and the pod with it".to_owned(),
-        };
-        self.conditions.want(&known.object, &ended, now).map(Write::Condition).into_iter().collect()
+        // Of a pod that another runtime runs another program writes the condition.
+        let is_own =
+            |shown: &Shown| shown.status == Status::True && StartedReason::true_by(&shown.reason).is_some();
+        let objects = self.objects.values().map(|known| &known.object);
+        let shown = objects.filter(|object| object.condition.as_ref().is_some_and(is_own));
+        let ended_pods: Vec<&PodObject> = shown.filter(|object| !is_served(object)).collect();
+        let conditions = &mut self.conditions;
+        let wanted = ended_pods.into_iter().filter_map(|object| conditions.want(object, &ended(), now));
+        wanted.map(Write::Condition).collect()
     }
 
     /// The API server has a pod of this node, or it has changed.
@@ -129,7 +189,8 @@ impl Node {
         let mut writes = Vec::new();
         if newest(&self.stories, &pod.uid).is_some_and(|story| *story.pod() == pod) {
             let parked = self.parked.remove(&pod.uid).unwrap_or_default().into_values();
-            let fresh: Vec<_> = parked.filter(|report| !report.is_stale(now.wall_ms)).collect();
+            let (stale, fresh): (Vec<_>, Vec<_>) = parked.partition(|report| report.is_stale(now.wall_ms));
+            writes.extend(stale.iter().map(|_| Write::Dropped));
             writes.extend(self.bounded(&pod.uid, fresh.into_iter(), now));
         }
         writes.extend(self.of_pod(&pod.uid, now));
@@ -151,14 +212,16 @@ impl Node {
     }
 
     /// All pods that the API server has are known: others are gone.
-    pub fn pods_listed(&mut self, uids: &BTreeSet<String>) -> Vec<Write> {
+    pub fn pods_listed(&mut self, uids: &BTreeSet<String>, now: Now) -> Vec<Write> {
         let gone: Vec<String> = self.objects.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
-        gone.iter().flat_map(|uid| self.pod_gone(uid)).collect()
+        let mut writes: Vec<Write> = gone.iter().flat_map(|uid| self.pod_gone(uid)).collect();
+        writes.extend(self.without_shim(now));
+        writes
     }
 
-    /// The API server has taken a condition.
-    pub fn condition_taken(&mut self, patch: &ConditionPatch, now: Now) {
-        self.conditions.taken(patch, now);
+    /// The API server has taken a condition, or has no such pod.
+    pub fn condition_answered(&mut self, patch: &ConditionPatch, now: Now) {
+        self.conditions.answered(patch, now);
     }
 
     /// Some time is over.
@@ -187,7 +250,8 @@ impl Node {
         let Some(known) = self.objects.get_mut(uid).filter(|known| known.object.pod == *story.pod()) else {
             return Vec::new();
         };
-        let condition = self.conditions.want(&known.object, story.started(), now).map(Write::Condition);
+        let started = story.started(&known.object.containers);
+        let condition = self.conditions.want(&known.object, &started, now).map(Write::Condition);
         let mut writes: Vec<Write> = condition.into_iter().collect();
         if story.has_plan() && known.mismatch == Mismatch::Unreported {
             known.mismatch = Mismatch::Reported;
@@ -212,6 +276,14 @@ impl Node {
         reports
             .map(|report| if bucket.take(now.run) { Write::Report(report) } else { Write::Dropped })
             .collect()
+    }
+}
+
+/// The condition of a pod whose shim has ended.
+fn ended() -> Started {
+    Started {
+        reason: StartedReason::NotRunning,
+        message: "the pod's shim has ended, and the pod with it".to_owned(),
     }
 }
 

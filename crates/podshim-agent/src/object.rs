@@ -2,14 +2,16 @@
 //!
 //! Owns what is read of the API's pod. What a contradiction is, `manifests` decides.
 
-use k8s_openapi::api::core::v1::Pod;
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::check::contradictions;
 use manifests::finding::Finding;
-use pod_spec::{Node as NodeFile, PREFIX, STARTED_CONDITION};
+use pod_spec::{Node as NodeFile, STARTED_CONDITION};
 use serde_json::json;
 
 use crate::report::PodName;
+use crate::watched::WatchedPod;
 
 /// A pod of this node.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +22,8 @@ pub struct PodObject {
     pub gate: ReadinessGate,
     /// The condition that it has.
     pub condition: Option<Shown>,
+    /// The names of its regular containers: a kubelet creates them one after the other.
+    pub containers: BTreeSet<String>,
     /// Where it contradicts its plan, each with what mends it.
     pub contradictions: Vec<String>,
 }
@@ -33,11 +37,38 @@ pub enum ReadinessGate {
     Absent,
 }
 
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is so.
+    True,
+    /// It is not.
+    False,
+    /// Another program has written that it does not know.
+    Unknown,
+}
+
+impl Status {
+    /// The API's word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    fn of(word: &str) -> Self {
+        [Self::True, Self::False].into_iter().find(|own| own.word() == word).unwrap_or(Self::Unknown)
+    }
+}
+
 /// A condition as the object has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Its status.
-    pub status: String,
+    pub status: Status,
     /// Its reason.
     pub reason: String,
     /// Its message.
@@ -50,13 +81,13 @@ impl PodObject {
     /// What is needed of a pod; `None` of an object without names. The contradictions are those of the object that was seen first: that one
     /// is nearest to what its shim has read.
     #[must_use]
-    pub fn of(pod: &Pod, node: &NodeFile, before: Option<&Self>) -> Option<Self> {
+    pub fn of(pod: &WatchedPod, node: &NodeFile, before: Option<&Self>) -> Option<Self> {
         let names = PodName {
             uid: pod.metadata.uid.clone()?,
             namespace: pod.metadata.namespace.clone()?,
             name: pod.metadata.name.clone()?,
         };
-        let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
+        let gates = pod.spec.readiness_gates.iter();
         let gate = match gates.filter(|gate| gate.condition_type == STARTED_CONDITION).count() {
             0 => ReadinessGate::Absent,
             _ => ReadinessGate::Named,
@@ -65,26 +96,25 @@ impl PodObject {
             Some(before) => before.contradictions.clone(),
             None => contradictions_of(pod, node),
         };
-        Some(Self { pod: names, gate, condition: condition_of(pod), contradictions })
+        let containers = pod.spec.containers.iter().map(|own| own.name.clone()).collect();
+        Some(Self { pod: names, gate, condition: condition_of(pod), containers, contradictions })
     }
 }
 
-fn condition_of(pod: &Pod) -> Option<Shown> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let own = conditions.iter().find(|condition| condition.type_ == STARTED_CONDITION)?;
+fn condition_of(pod: &WatchedPod) -> Option<Shown> {
+    let own = pod.status.conditions.iter().find(|condition| condition.kind == STARTED_CONDITION)?;
     let since = own.last_transition_time.as_ref().map(|Time(at)| at.as_millisecond());
     Some(Shown {
-        status: own.status.clone(),
+        status: Status::of(&own.status),
         reason: own.reason.clone().unwrap_or_default(),
         message: own.message.clone().unwrap_or_default(),
         since_ms: since,
     })
 }
 
-fn contradictions_of(pod: &Pod, node: &NodeFile) -> Vec<String> {
+fn contradictions_of(pod: &WatchedPod, node: &NodeFile) -> Vec<String> {
     let annotations = pod.metadata.annotations.as_ref();
-    let is_planned = |key: &String| key.starts_with(PREFIX);
-    if !annotations.is_some_and(|annotations| annotations.keys().any(is_planned)) {
+    if annotations.is_none_or(BTreeMap::is_empty) {
         return Vec::new();
     }
     let object = json!({"kind": "Pod", "metadata": {"annotations": annotations}, "spec": pod.spec});
@@ -105,7 +135,7 @@ mod tests {
     use super::*;
 
     fn read(pod: Value) -> Option<PodObject> {
-        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let pod: WatchedPod = serde_json::from_value(pod).unwrap();
         PodObject::of(&pod, &NodeFile::default(), None)
     }
 
@@ -120,6 +150,7 @@ mod tests {
         let containers = json!([{"name": "app"}, {"name": "proxy"}]);
         let plain = pod(json!({"containers": containers}), json!({}));
         assert_eq!((plain.gate, &plain.condition), (ReadinessGate::Absent, &None));
+        assert_eq!((plain.contradictions.len(), plain.containers.len()), (0, 2), "{plain:?}");
         let gates = json!([{"conditionType": "a/b"}, {"conditionType": "podshim.io/Started"}]);
         let condition = json!({"type": "podshim.io/Started", "status": "True", "reason": "MainsRun",
             "lastTransitionTime": "1970-01-01T00:00:07Z"});
@@ -130,7 +161,7 @@ mod tests {
         );
         assert_eq!(gated.gate, ReadinessGate::Named);
         let shown = gated.condition.unwrap();
-        assert_eq!((&*shown.status, &*shown.reason, shown.since_ms), ("True", "MainsRun", Some(7000)));
+        assert_eq!((shown.status, &*shown.reason, shown.since_ms), (Status::True, "MainsRun", Some(7000)));
         assert_eq!(read(json!({"metadata": {"name": "web"}})), None);
     }
 
@@ -143,5 +174,37 @@ mod tests {
         let expected =
             "the pod's restartPolicy is Never, the plan's is Always: write podshim.io/restart-policy: Never";
         assert_eq!(object.contradictions, [expected]);
+    }
+
+    /// A container's rules are a field that this program's types must have: without them a plan that says the same would be wrong.
+    #[test]
+    fn a_plan_that_says_what_a_containers_rules_say_is_no_contradiction() {
+        let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+        let of = |restart: &str| {
+            let annotations = json!({"podshim.io/plan": "app=main", "podshim.io/restart-policy": "Never",
+                "podshim.io/restart.app": restart});
+            let metadata =
+                json!({"uid": "u-1", "namespace": "prod", "name": "web", "annotations": annotations});
+            let app = json!({"name": "app", "restartPolicy": "Never", "restartPolicyRules": rules});
+            read(json!({"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [app]}}))
+                .unwrap()
+        };
+        assert_eq!(of("on-failure;codes=42").contradictions, [""; 0]);
+        assert_eq!(of("on-failure;codes=43").contradictions.len(), 1);
+    }
+
+    /// A pod's author may fill it with 1.5 MB.
+    #[test]
+    fn what_else_a_pod_has_is_not_kept() {
+        let long = "x".repeat(10_000);
+        let app = json!({"name": "app", "command": [long], "env": [{"name": "A", "value": long}]});
+        let annotations = json!({"podshim.io/plan": "app=main", "example.org/a": long});
+        let metadata =
+            json!({"annotations": annotations, "labels": {"a": long}, "managedFields": [{"manager": long}]});
+        let spec = json!({"containers": [app], "volumes": [{"name": long}]});
+        let pod =
+            json!({"metadata": metadata, "spec": spec, "status": {"containerStatuses": [{"name": long}]}});
+        let kept = format!("{:?}", serde_json::from_value::<WatchedPod>(pod).unwrap());
+        assert!(kept.contains("app=main") && !kept.contains(&long), "{}", kept.len());
     }
 }

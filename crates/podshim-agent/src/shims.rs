@@ -3,7 +3,7 @@
 //! Owns the watch of the directory, the connections, and that an idle pod costs nothing: the wait for the next event is the shim's. A shim
 //! that is dead, silent or too old delays no other. Never asks a shim to change anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::directory::{DirectoryError, Watch};
 
 /// How long a shim may take to answer: it answers from its tables.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// The shim's own limit may be shorter: then it is asked again.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// A shim's own limit. A longer one would only find a shim that hangs later.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Events come in groups: a start is several. So long is waited for the rest of one.
 const SETTLE: Duration = Duration::from_millis(200);
 /// A shim that does not answer is tried again after this long, and then after twice as long, up to [`LONGEST_PAUSE`].
@@ -35,6 +35,8 @@ const DIRECTORY_SETTLE: Duration = Duration::from_millis(50);
 /// What comes from the shims.
 #[derive(Debug)]
 pub enum FromShims {
+    /// The directory was read: these entries are new in it. It comes before all else of their shims.
+    Found(Vec<Entry>),
     /// A shim's answer, and what has happened since its last one.
     Seen(Box<InspectResponse>, Vec<Event>),
     /// The shim of that id has ended.
@@ -52,7 +54,15 @@ pub struct Shims {
     root: PathBuf,
     watch: Watch,
     followed: BTreeMap<String, Followed>,
+    scans: Scans,
     found: mpsc::Sender<FromShims>,
+}
+
+/// Whether the directory was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scans {
+    None,
+    Some,
 }
 
 impl Shims {
@@ -61,7 +71,13 @@ impl Shims {
     /// # Errors
     /// The directory cannot be watched.
     pub fn new(root: &Path, found: mpsc::Sender<FromShims>) -> Result<Self, DirectoryError> {
-        Ok(Self { root: root.to_owned(), watch: Watch::new(root)?, followed: BTreeMap::new(), found })
+        Ok(Self {
+            root: root.to_owned(),
+            watch: Watch::new(root)?,
+            followed: BTreeMap::new(),
+            scans: Scans::None,
+            found,
+        })
     }
 
     /// Follows all shims that come, and asks those that are named, until the other end of `asked` is gone.
@@ -70,7 +86,7 @@ impl Shims {
     /// The directory cannot be watched or read any more.
     pub async fn run(mut self, mut asked: mpsc::Receiver<Vec<String>>) -> Result<(), DirectoryError> {
         loop {
-            self.refresh()?;
+            self.refresh().await?;
             loop {
                 tokio::select! {
                     changed = self.watch.changed() => {
@@ -87,21 +103,23 @@ impl Shims {
         }
     }
 
-    fn refresh(&mut self) -> Result<(), DirectoryError> {
+    async fn refresh(&mut self) -> Result<(), DirectoryError> {
         self.watch.renew()?;
-        let entries = Entry::list(&self.root).map_err(|source| DirectoryError::of(&self.root, source))?;
+        let entries = Entry::list_with_directories(&self.root)
+            .map_err(|source| DirectoryError::of(&self.root, source))?;
         // A shim that ends removes its entry first: its task finds the end of the connection.
-        self.followed.retain(|id, followed| {
-            let is_there = entries.iter().any(|entry| entry.id == *id);
-            is_there || !followed.task.is_finished()
-        });
-        for entry in entries {
-            if self.followed.contains_key(&entry.id) {
-                continue;
-            }
-            let (id, ask) = (entry.id.clone(), Arc::new(Notify::new()));
-            let (root, found) = (self.root.clone(), self.found.clone());
-            let task = tokio::spawn(Follower { entry, root, ask: ask.clone(), found }.run());
+        let ids: BTreeSet<&String> = entries.iter().map(|(_, entry)| &entry.id).collect();
+        self.followed.retain(|id, followed| ids.contains(id) || !followed.task.is_finished());
+        let new: Vec<(PathBuf, Entry)> =
+            entries.into_iter().filter(|(_, entry)| !self.followed.contains_key(&entry.id)).collect();
+        if !new.is_empty() || self.scans == Scans::None {
+            self.scans = Scans::Some;
+            let entries = new.iter().map(|(_, entry)| entry.clone()).collect();
+            let _ = self.found.send(FromShims::Found(entries)).await;
+        }
+        for (directory, entry) in new {
+            let (id, ask, found) = (entry.id.clone(), Arc::new(Notify::new()), self.found.clone());
+            let task = tokio::spawn(Follower { entry, directory, ask: ask.clone(), found }.run());
             self.followed.insert(id, Followed { ask, task });
         }
         Ok(())
@@ -117,26 +135,37 @@ impl Shims {
 /// What waits for one shim.
 struct Follower {
     entry: Entry,
-    root: PathBuf,
+    /// Its pod's.
+    directory: PathBuf,
     ask: Arc<Notify>,
     found: mpsc::Sender<FromShims>,
 }
 
+/// How far it has come.
+#[derive(Default)]
+struct Progress {
+    /// The number of the newest event that was passed on.
+    after: u64,
+    /// What the shim showed last.
+    seen: Option<Box<InspectResponse>>,
+    /// How often it has not answered, since it last did.
+    tries: u32,
+}
+
 impl Follower {
     async fn run(self) {
-        let (mut after, mut tries) = (0, 0);
+        let mut progress = Progress::default();
         loop {
-            let before = after;
-            match self.answers(&mut after).await {
+            match self.answers(&mut progress).await {
                 // The agent ends.
                 Ok(()) => return,
                 Err(_) if self.has_ended() => break,
-                Err(ClientError::Dead { .. }) if tries >= TRIES_OF_DEAD => break,
+                Err(ClientError::Dead { .. }) if progress.tries >= TRIES_OF_DEAD => break,
                 Err(ClientError::Dead { .. }) => {}
                 Err(error) => eprintln!("podshim-agent: {}: {error}", self.title()),
             }
-            tries = if after > before { 0 } else { tries + 1 };
-            sleep(PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE)).await;
+            sleep(PAUSE.saturating_mul(1 << progress.tries.min(16)).min(LONGEST_PAUSE)).await;
+            progress.tries += 1;
         }
         let _ = self.found.send(FromShims::Gone(self.entry.id)).await;
     }
@@ -147,11 +176,11 @@ impl Follower {
 
     /// Whether its entry is gone: a shim that ends removes it.
     fn has_ended(&self) -> bool {
-        let entries = Entry::list(&self.root).unwrap_or_default();
-        !entries.iter().any(|entry| entry.id == self.entry.id && entry.socket == self.entry.socket)
+        let entry = Entry::read_from(&self.directory);
+        entry.is_none_or(|entry| entry.socket != self.entry.socket)
     }
 
-    /// The next events. An answer without any is that of a shim whose own limit is shorter.
+    /// The next events. An answer without any is that of a shim whose limit is over.
     async fn next(&self, client: &WaitingClient, after: u64) -> Result<Vec<Event>, ClientError> {
         loop {
             let events = client.events(after, LONGEST_WAIT).await?.events;
@@ -161,25 +190,47 @@ impl Follower {
         }
     }
 
+    /// The rest of a group of events, and what the shim shows after them.
+    async fn settled(
+        &self,
+        client: &WaitingClient,
+        events: &mut Vec<Event>,
+    ) -> Result<Box<InspectResponse>, ClientError> {
+        if let Some(newest) = events.last().map(|event| event.sequence) {
+            sleep(SETTLE).await;
+            events.extend(client.events(newest, Duration::ZERO).await?.events);
+        }
+        Ok(Box::new(client.inspect().await?))
+    }
+
     /// Passes on what the shim shows, until it cannot be asked any more or the agent ends.
-    async fn answers(&self, after: &mut u64) -> Result<(), ClientError> {
+    async fn answers(&self, progress: &mut Progress) -> Result<(), ClientError> {
         let client = WaitingClient::connect(&self.entry.socket, ANSWER_LIMIT).await?;
-        let mut events = client.events(*after, Duration::ZERO).await?.events;
+        let mut events = client.events(progress.after, Duration::ZERO).await?.events;
         loop {
-            *after = events.last().map_or(*after, |event| event.sequence);
-            let seen = Box::new(client.inspect().await?);
-            if self.found.send(FromShims::Seen(seen, events)).await.is_err() {
-                return Ok(());
+            let settled = self.settled(&client, &mut events).await;
+            let failure = match settled {
+                Ok(seen) => {
+                    (progress.seen, progress.tries) = (Some(seen), 0);
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            // What a shim reports just before it ends, as the kills of a stop, is passed on with what it showed before.
+            let is_worth = failure.is_none() || !events.is_empty();
+            if let Some(seen) = progress.seen.clone().filter(|_| is_worth) {
+                progress.after = events.last().map_or(progress.after, |event| event.sequence);
+                if self.found.send(FromShims::Seen(seen, events)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
             }
             events = tokio::select! {
-                answer = self.next(&client, *after) => answer?,
+                answer = self.next(&client, progress.after) => answer?,
                 () = self.ask.notified() => Vec::new(),
             };
-            if !events.is_empty() {
-                sleep(SETTLE).await;
-                let newest = events.last().map_or(*after, |event| event.sequence);
-                events.extend(client.events(newest, Duration::ZERO).await?.events);
-            }
         }
     }
 }

@@ -8,12 +8,12 @@ mod restarts;
 mod series;
 pub mod started;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use control_api::container::State;
 use control_api::event::{Cause, Kind};
-use control_api::{Event, InspectResponse, StopReason};
+use control_api::{Budget, Event, InspectResponse, StopReason};
 use pod_spec::DurationText;
 
 use self::holds::{Due, Holds};
@@ -44,6 +44,8 @@ pub enum Change {
     Report(Report),
     /// It is not so any more: not to be written, if it is not yet.
     Withdraw(Topic),
+    /// A report that is too old.
+    Dropped,
 }
 
 /// The story of a pod that a shim serves.
@@ -55,6 +57,8 @@ pub struct Story {
     started_at_ms: i64,
     has_plan: bool,
     started: Started,
+    /// The names of the containers that the shim knows now.
+    known: BTreeSet<String>,
     holds: Holds,
     restarts: Restarts,
     gate_failures: AllSeries,
@@ -66,6 +70,16 @@ pub struct Story {
     /// When to ask for a fault.
     fault_due: Option<Duration>,
     asked: Asked,
+    history: History,
+}
+
+/// What the events of an answer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    /// Those of the first one may be from before the agent's start: an agent before this one has reported them.
+    Before,
+    /// What has happened since.
+    Since,
 }
 
 /// Whether the shim is asked, and has not answered.
@@ -89,6 +103,7 @@ impl Story {
             started_at_ms: seen.started_at_ms,
             has_plan: false,
             started: started::of(seen),
+            known: BTreeSet::new(),
             holds: Holds::default(),
             restarts: Restarts::default(),
             gate_failures: AllSeries::default(),
@@ -97,6 +112,7 @@ impl Story {
             fault: String::new(),
             fault_due: None,
             asked: Asked::No,
+            history: History::Before,
         }
     }
 
@@ -118,10 +134,21 @@ impl Story {
         self.has_plan
     }
 
-    /// The pod's condition now.
+    /// The condition now of the pod with these containers.
     #[must_use]
-    pub fn started(&self) -> &Started {
-        &self.started
+    pub fn started(&self, containers: &BTreeSet<String>) -> Started {
+        let missing = containers.difference(&self.known).next();
+        started::with_all(self.started.clone(), missing.map(String::as_str))
+    }
+
+    /// What was reported as being so, and was not withdrawn.
+    #[must_use]
+    pub fn open(&self) -> BTreeSet<Topic> {
+        let of = |reason, of: &str| Topic { uid: self.pod.uid.clone(), reason, of: of.to_owned() };
+        let held = self.holds.reported().map(|name| of(Reason::Held, name));
+        let looping = self.loops.keys().map(|name| of(Reason::CrashLoop, name));
+        let fault = (!self.fault.is_empty()).then(|| of(Reason::PlanFault, ""));
+        held.chain(looping).chain(fault).collect()
     }
 
     /// When the shim is to be asked again, if nothing happens until then.
@@ -146,13 +173,17 @@ impl Story {
     pub fn see(&mut self, seen: &InspectResponse, events: &[Event], now: Now) -> Vec<Change> {
         self.has_plan |= seen.containers.iter().any(started::is_planned);
         self.started = started::of(seen);
+        self.known = seen.containers.iter().map(|container| container.name.clone()).collect();
         self.asked = Asked::No;
         let mut changes = Vec::new();
         for event in events {
-            changes.extend(self.happened(event).map(Change::Report));
+            match self.happened(event) {
+                Some(report) if !report.is_stale(now.wall_ms) => changes.push(Change::Report(report)),
+                Some(_) if self.history == History::Since => changes.push(Change::Dropped),
+                Some(_) | None => {}
+            }
         }
-        // What the shim's history has from before the agent's start is reported by the agent before this one.
-        changes.retain(|change| matches!(change, Change::Report(report) if !report.is_stale(now.wall_ms)));
+        self.history = History::Since;
         if !self.has_plan {
             return Vec::new();
         }
@@ -231,9 +262,13 @@ impl Story {
             StopReason::RESTART => return None,
             _ => Reason::StopBegan,
         };
-        let within = match event.duration_ms {
-            Some(time) => format!(", within {}", DurationText(Duration::from_millis(time))),
-            None => ", its caller counts the time".to_owned(),
+        let within = match (event.duration_ms, event.budget.enum_value_or_default()) {
+            (Some(time), _) => format!(", within {}", DurationText(Duration::from_millis(time))),
+            (None, Budget::SPENT) => ", its time is over already".to_owned(),
+            (None, Budget::LAST_CALL) => ", it is the last call".to_owned(),
+            (None, Budget::NONE | Budget::CALLERS | Budget::ENFORCED) => {
+                ", its caller counts the time".to_owned()
+            }
         };
         let note = format!("the stop begins ({}){within}", cause.word());
         let report = self.report(reason, "", event.sequence, &note).at(event.wall_ms);

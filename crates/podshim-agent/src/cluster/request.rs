@@ -25,6 +25,8 @@ pub enum Verdict {
     Taken,
     /// There is no such pod or namespace any more.
     Gone,
+    /// The agent may not write it: rights may be given later.
+    Forbidden(String),
     /// It will not be written.
     Refused(String),
     /// It may be written later.
@@ -44,6 +46,7 @@ pub fn verdict(sent: Result<kube::Result<()>, Elapsed>) -> Verdict {
         Error::Api(status) if status.code == 429 || status.code >= 500 => {
             Verdict::NoAnswer(status.message.clone())
         }
+        Error::Api(status) if matches!(status.code, 401 | 403) => Verdict::Forbidden(status.message.clone()),
         Error::Api(status) => Verdict::Refused(status.message.clone()),
         // A proxy's page, or half an answer.
         error => Verdict::NoAnswer(error.to_string()),
@@ -113,7 +116,7 @@ pub async fn write_condition(client: &Client, patch: &ConditionPatch) -> kube::R
     let pods: Api<Pod> = Api::namespaced(client.clone(), &patch.pod.namespace);
     let condition = json!({
         "type": STARTED_CONDITION,
-        "status": status_of(&patch.started),
+        "status": status_of(&patch.started).word(),
         "reason": patch.started.reason.word(),
         "message": patch.started.message,
         "lastTransitionTime": Time(at(patch.since_ms)),
@@ -128,4 +131,23 @@ fn micro(at_ms: i64) -> MicroTime {
 
 fn at(at_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(at_ms).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_an_answer_means() {
+        let of = |code: u16| {
+            let status = Status { code, ..Status::failure("text", "reason") };
+            verdict(Ok(Err(Error::Api(Box::new(status)))))
+        };
+        assert!(matches!(of(404), Verdict::Gone) && matches!(of(409), Verdict::Gone));
+        assert!(matches!(of(401), Verdict::Forbidden(_)) && matches!(of(403), Verdict::Forbidden(_)));
+        assert!(matches!(of(422), Verdict::Refused(_)));
+        assert!(matches!(of(429), Verdict::NoAnswer(_)) && matches!(of(503), Verdict::NoAnswer(_)));
+    }
 }

@@ -3,8 +3,6 @@ use control_api::container::{Role, State};
 use control_api::event::Kind;
 
 use super::*;
-use crate::object::Shown;
-use crate::report::PodName;
 
 fn now(seconds: u64) -> Now {
     Now { run: Duration::from_secs(10_000 + seconds), wall_ms: i64::try_from(seconds).unwrap() * 1000 }
@@ -30,7 +28,13 @@ fn seen(shim: &str, uid: &str, app: State) -> InspectResponse {
 
 fn object(uid: &str, gate: ReadinessGate) -> PodObject {
     let pod = PodName { uid: uid.to_owned(), namespace: "prod".to_owned(), name: "web".to_owned() };
-    PodObject { pod, gate, condition: None, contradictions: Vec::new() }
+    PodObject {
+        pod,
+        gate,
+        condition: None,
+        containers: BTreeSet::from(["app".to_owned()]),
+        contradictions: Vec::new(),
+    }
 }
 
 fn failed(sequence: u64, name: &str) -> Event {
@@ -74,7 +78,7 @@ fn a_recreated_pod_is_another_one() {
     assert!(node.shim_seen(&seen("a", "u-1", State::EXITED), &[failed(1, "app")], now(3)).is_empty());
     assert_eq!(short(&node.shim_seen(&seen("b", "u-2", State::RUNNING), &[], now(4))), ["MainsRun u-2"]);
     assert!(node.shim_gone("a", now(5)).is_empty());
-    assert_eq!(short(&node.pods_listed(&BTreeSet::from(["u-3".to_owned()]))), ["forget u-2"]);
+    assert_eq!(short(&node.pods_listed(&BTreeSet::from(["u-3".to_owned()]), now(6))), ["forget u-2"]);
 }
 
 /// A kubelet makes a pod another sandbox: the old one's shim says nothing of its condition any more.
@@ -125,9 +129,9 @@ fn a_condition_that_settles_is_written_when_it_is_due() {
     let writes = node.tick(now(2));
     assert_eq!(short(&writes), ["NotStarted u-1"]);
     let Some(Write::Condition(patch)) = writes.first() else { panic!("{writes:?}") };
-    node.condition_taken(patch, now(2));
+    node.condition_answered(patch, now(2));
     let shown = Shown {
-        status: "False".to_owned(),
+        status: Status::False,
         reason: "NotStarted".to_owned(),
         message: patch.started.message.clone(),
         since_ms: None,
@@ -135,4 +139,83 @@ fn a_condition_that_settles_is_written_when_it_is_due() {
     let object = PodObject { condition: Some(shown), ..object("u-1", ReadinessGate::Named) };
     assert!(node.pod_applied(object, now(3)).is_empty());
     assert_eq!(node.next_due(now(3)), None);
+}
+
+/// Two mains that only `*=main` names: a kubelet creates them one after the other, and the shim knows the second one from then on.
+#[test]
+fn the_mains_run_when_all_of_them_are_there() {
+    let mut node = Node::default();
+    let containers = BTreeSet::from(["app".to_owned(), "app2".to_owned()]);
+    node.pod_applied(PodObject { containers, ..object("u-1", ReadinessGate::Named) }, now(0));
+    let mut running = seen("a", "u-1", State::RUNNING);
+    assert!(node.shim_seen(&running, &[], now(1)).is_empty());
+    let writes = node.tick(now(2));
+    let Some(Write::Condition(patch)) = writes.first() else { panic!("{writes:?}") };
+    assert_eq!(
+        (short(&writes).join(""), &*patch.started.message),
+        ("NotStarted u-1".to_owned(), "container \"app2\" does not exist now")
+    );
+    let second = Container { name: "app2".to_owned(), ..running.containers[0].clone() };
+    running.containers.push(second);
+    assert_eq!(short(&node.shim_seen(&running, &[], now(3))), ["MainsRun u-1"]);
+    // It has ended, and its caller has removed it.
+    running.containers.pop();
+    assert_eq!(short(&node.shim_seen(&running, &[], now(4))), ["NotStarted u-1"]);
+    running.containers[0].role = Role::PASSTHROUGH.into();
+    assert_eq!(short(&node.shim_seen(&running, &[], now(5))), [""; 0], "a pod without a plan, too");
+}
+
+fn shown_as(uid: &str, reason: &str) -> PodObject {
+    let shown = Shown {
+        status: Status::True,
+        reason: reason.to_owned(),
+        message: "every main of the plan runs".to_owned(),
+        since_ms: Some(1),
+    };
+    PodObject { condition: Some(shown), ..object(uid, ReadinessGate::Named) }
+}
+
+/// The node was booted again: what the agent before this one has written is not so any more.
+#[test]
+fn a_pod_that_ended_without_an_agent_is_not_started() {
+    let uids = BTreeSet::from(["u-1".to_owned(), "u-2".to_owned()]);
+    let listed = || {
+        let mut node = Node::default();
+        node.pod_applied(shown_as("u-1", "MainsRun"), now(0));
+        let other = PodName { name: "other".to_owned(), ..object("u-2", ReadinessGate::Named).pod };
+        // Another runtime runs it, and another program writes its condition.
+        node.pod_applied(PodObject { pod: other, ..shown_as("u-2", "ByHand") }, now(0));
+        assert!(node.pods_listed(&uids, now(0)).is_empty(), "the directory may have its shim");
+        node
+    };
+    assert_eq!(short(&listed().shims_found(vec![], now(1))), ["NotRunning u-1"]);
+    let mut node = listed();
+    let found = FoundShim { id: "a".to_owned(), namespace: "prod".to_owned(), name: "web".to_owned() };
+    assert!(node.shims_found(vec![found.clone()], now(1)).is_empty(), "its shim answers slowly");
+    assert_eq!(short(&node.shim_gone("a", now(8))), ["NotRunning u-1"], "it was dead");
+    let mut node = listed();
+    node.shims_found(vec![found], now(1));
+    assert!(node.shim_seen(&seen("a", "u-1", State::RUNNING), &[], now(2)).is_empty());
+    assert!(node.pods_listed(&uids, now(3)).is_empty());
+}
+
+/// What was so until a shim's end waits for the API server no longer.
+#[test]
+fn a_shims_end_withdraws_what_was_so() {
+    let mut node = Node::default();
+    node.pod_applied(object("u-1", ReadinessGate::Absent), now(0));
+    let mut held = seen("a", "u-1", State::HELD);
+    held.containers[0].gate_wait_ms = Some(12_000);
+    held.fault = "a fault".to_owned();
+    assert_eq!(short(&node.shim_seen(&held, &[], now(1))), ["Held u-1", "PlanFault u-1"]);
+    assert_eq!(short(&node.shim_gone("a", now(2))), ["not Held", "not PlanFault"]);
+}
+
+/// The API server was away longer than what has happened is worth.
+#[test]
+fn what_waited_too_long_for_its_pod_is_counted() {
+    let mut node = Node::default();
+    let event = Event { wall_ms: 1, ..failed(1, "app") };
+    assert!(node.shim_seen(&seen("a", "u-1", State::RUNNING), &[event], now(1)).is_empty());
+    assert_eq!(short(&node.pod_applied(object("u-1", ReadinessGate::Absent), now(700))), ["dropped"]);
 }

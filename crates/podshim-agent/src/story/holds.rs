@@ -101,6 +101,11 @@ impl Holds {
         found
     }
 
+    /// The names of the containers whose hold is reported.
+    pub(super) fn reported(&self) -> impl Iterator<Item = &str> {
+        self.0.values().filter(|hold| hold.reported.is_some()).map(|hold| hold.name.as_str())
+    }
+
     /// When the next report is due, if nothing changes.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.0.values().filter_map(Hold::next_due).min()

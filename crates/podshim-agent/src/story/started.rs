@@ -49,6 +49,23 @@ impl StartedReason {
         }
     }
 
+    /// Of several mains the one with the highest says why.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::MainsRun | Self::NoPlan => 0,
+            Self::NotStarted => 1,
+            Self::Held => 2,
+            Self::NotRunning => 3,
+            Self::Restarting | Self::Stopping => 4,
+        }
+    }
+
+    /// The reason with that word that makes the condition true.
+    #[must_use]
+    pub fn true_by(word: &str) -> Option<Self> {
+        [Self::MainsRun, Self::NoPlan].into_iter().find(|own| own.word() == word)
+    }
+
     /// The condition's status.
     #[must_use]
     pub const fn is_true(self) -> bool {
@@ -80,7 +97,7 @@ pub fn of(pod: &InspectResponse) -> Started {
     if mains.is_empty() {
         return started(StartedReason::NotStarted, "no main is created yet".to_owned());
     }
-    let found = mains.into_iter().map(of_main).max_by_key(|found| found.reason as u8);
+    let found = mains.into_iter().map(of_main).max_by_key(|found| found.reason.rank());
     match found {
         Some(found) if found.reason != StartedReason::MainsRun => found,
         _ => started(StartedReason::MainsRun, "every main of the plan runs".to_owned()),
@@ -116,6 +133,19 @@ fn of_main(main: &Container) -> Started {
         }
     };
     Started { reason, message }
+}
+
+/// A main that only `*=main` names is not in a shim's tables before it is created, nor after it was removed: as long as a container of the
+/// pod's object is missing there, no one knows that every main runs.
+#[must_use]
+pub fn with_all(started: Started, missing: Option<&str>) -> Started {
+    match missing.filter(|_| started.reason.is_true()) {
+        Some(name) => Started {
+            reason: StartedReason::NotStarted,
+            message: format!("container {name:?} does not exist now"),
+        },
+        None => started,
+    }
 }
 
 /// For whom a container waits, without what that one does: `sidecar "proxy"` of `sidecar "proxy": not ready yet`.

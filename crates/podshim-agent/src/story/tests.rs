@@ -49,7 +49,7 @@ fn reported(events: Vec<Event>) -> Vec<(&'static str, &'static str, String)> {
 fn shown(changes: Vec<Change>) -> Vec<(&'static str, &'static str, String)> {
     let report = |change| match change {
         Change::Report(report) => Some((report.severity.word(), report.topic.reason.word(), report.note)),
-        Change::Withdraw(_) => None,
+        Change::Withdraw(_) | Change::Dropped => None,
     };
     changes.into_iter().filter_map(report).collect()
 }
@@ -128,6 +128,19 @@ fn a_stop_is_reported_once_for_each_cause() {
     assert_eq!(reported(events), expected.map(|(kind, reason, note)| (kind, reason, note.to_owned())));
 }
 
+/// A stop that begins when its time is over, as after the last call of a caller: no caller counts anything.
+#[test]
+fn a_stop_without_time_has_no_caller_that_counts() {
+    let began = |budget: Budget| {
+        let stop_reason = StopReason::CALLER.into();
+        Event { stop_reason, budget: budget.into(), ..event(Kind::STOP_BEGAN, "") }
+    };
+    let note = |budget| reported(vec![began(budget)]).pop().unwrap().2;
+    assert_eq!(note(Budget::SPENT), "the stop begins (caller), its time is over already");
+    assert_eq!(note(Budget::LAST_CALL), "the stop begins (caller), it is the last call");
+    assert_eq!(note(Budget::CALLERS), "the stop begins (caller), its caller counts the time");
+}
+
 #[test]
 fn a_restart_in_place_has_its_code() {
     let events = vec![
@@ -180,6 +193,9 @@ fn an_old_event_is_not_reported_again() {
     let events = [Event { sequence: 4, ..event(Kind::GATE_FAILED, "proxy") }];
     let old = now(u64::try_from(STALE_MS / 1000).unwrap() + 1);
     assert_eq!(Story::of(&seen).see(&seen, &events, old), []);
+    let mut story = Story::of(&seen);
+    story.see(&seen, &[], now(0));
+    assert_eq!(story.see(&seen, &events, old), [Change::Dropped], "what came late is counted");
     let first = Story::of(&seen).see(&seen, &events, now(1));
     assert_eq!((first.len(), &first), (1, &Story::of(&seen).see(&seen, &events, now(60))));
 }

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+
 /// How it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
@@ -18,6 +21,8 @@ pub enum Behaviour {
     Away,
     /// It answers writes with this status.
     Refuses(u16),
+    /// It takes writes and gives no answer; when it behaves otherwise again their connections are closed.
+    Hangs,
     /// It answers writes after this time.
     Slow(Duration),
 }
@@ -32,6 +37,10 @@ struct State {
     /// What a watch sends: each change with its version.
     changes: Vec<(u64, Value)>,
     writes: Vec<String>,
+    /// How many writes have hung.
+    hung: usize,
+    /// How many lists were read to their end.
+    lists: usize,
     bad: Vec<String>,
 }
 
@@ -46,6 +55,7 @@ struct Request {
     method: String,
     path: String,
     query: String,
+    content_type: String,
     body: Value,
 }
 
@@ -59,6 +69,8 @@ impl ApiServer {
             events: BTreeMap::new(),
             changes: Vec::new(),
             writes: Vec::new(),
+            hung: 0,
+            lists: 0,
             bad: Vec::new(),
         };
         let server = Self { address: listener.local_addr().unwrap(), state: Arc::new(Mutex::new(state)) };
@@ -91,14 +103,34 @@ impl ApiServer {
         self.state().delete_pod(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// The condition of a pod: status, reason and message.
+    /// The agent's condition of a pod: status, reason and message.
     pub fn condition(&self, namespace: &str, name: &str) -> Option<(String, String, String)> {
+        self.condition_of_type(namespace, name, "podshim.io/Started")
+    }
+
+    /// A condition of a pod: status, reason and message.
+    pub fn condition_of_type(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: &str,
+    ) -> Option<(String, String, String)> {
         let state = self.state();
         let pod = state.pods.get(&(namespace.to_owned(), name.to_owned()))?;
         let conditions = pod["status"]["conditions"].as_array()?;
-        let own = conditions.iter().find(|it| it["type"] == "podshim.io/Started")?;
+        let own = conditions.iter().find(|it| it["type"] == kind)?;
         let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
         Some((text("status"), text("reason"), text("message")))
+    }
+
+    /// How many writes have got no answer.
+    pub fn hung(&self) -> usize {
+        self.state().hung
+    }
+
+    /// How often all pods were listed.
+    pub fn lists(&self) -> usize {
+        self.state().lists
     }
 
     /// What `kubectl describe pod` lists of the pod with that uid: type, reason, how often, note.
@@ -138,10 +170,25 @@ impl ApiServer {
             if request.query.contains("watch=") {
                 return self.watch(stream, &request);
             }
+            if request.method != "GET" && self.hangs() {
+                return Ok(());
+            }
             let (status, body) = self.answer(&request);
             write_answer(stream, status, &body)?;
         }
         Ok(())
+    }
+
+    /// Returns when it hangs no more, if it does.
+    fn hangs(&self) -> bool {
+        if self.state().behaviour != Behaviour::Hangs {
+            return false;
+        }
+        self.state().hung += 1;
+        while self.state().behaviour == Behaviour::Hangs {
+            thread::sleep(Duration::from_millis(10));
+        }
+        true
     }
 
     fn answer(&self, request: &Request) -> (u16, Value) {
@@ -163,10 +210,10 @@ impl ApiServer {
                 state.create_event(namespace, &request.body)
             }
             ("PATCH", ["apis", "events.k8s.io", "v1", "namespaces", namespace, "events", name]) => {
-                state.patch_event(namespace, name, &request.body)
+                state.patch_event(namespace, name, request)
             }
             ("PATCH", ["api", "v1", "namespaces", namespace, "pods", name, "status"]) => {
-                state.patch_status(namespace, name, &request.body)
+                state.patch_status(namespace, name, request)
             }
             _ => {
                 state.bad.push(format!("{} {}", request.method, request.path));
@@ -231,10 +278,25 @@ impl State {
         self.changes.push((self.version, json!({"type": "DELETED", "object": pod})));
     }
 
-    fn list(&self, query: &str) -> Value {
-        let items: Vec<&Value> = self.pods.values().filter(|pod| is_selected(query, pod)).collect();
-        let metadata = json!({"resourceVersion": self.version.to_string()});
-        json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items})
+    /// A page of the pods: `limit` of them after those that `continue` names.
+    fn list(&mut self, query: &str) -> Value {
+        let number =
+            |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.parse::<usize>().ok());
+        let (limit, skipped) = (number("limit="), number("continue=").unwrap_or_default());
+        if limit.is_none_or(|limit| limit > 5) {
+            self.bad.push(format!("a list of pods of any size: {query}"));
+        }
+        let limit = limit.unwrap_or(usize::MAX);
+        let pods: Vec<&Value> = self.pods.values().filter(|pod| is_selected(query, pod)).collect();
+        let items: Vec<&Value> = pods.iter().copied().skip(skipped).take(limit).collect();
+        let mut metadata = json!({"resourceVersion": self.version.to_string()});
+        let end = skipped + items.len();
+        if end < pods.len() {
+            metadata["continue"] = json!(end.to_string());
+        }
+        let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items});
+        self.lists += usize::from(end >= pods.len());
+        list
     }
 
     fn create_event(&mut self, namespace: &str, event: &Value) -> (u16, Value) {
@@ -263,7 +325,12 @@ impl State {
         (201, event.clone())
     }
 
-    fn patch_event(&mut self, namespace: &str, name: &str, patch: &Value) -> (u16, Value) {
+    fn patch_event(&mut self, namespace: &str, name: &str, request: &Request) -> (u16, Value) {
+        let patch = &request.body;
+        if request.content_type != MERGE {
+            self.bad.push(request.content_type.clone());
+            return failure(415, "UnsupportedMediaType");
+        }
         let Some(event) = self.events.get_mut(&(namespace.to_owned(), name.to_owned())) else {
             return failure(404, "NotFound");
         };
@@ -276,16 +343,28 @@ impl State {
         (200, event.clone())
     }
 
-    fn patch_status(&mut self, namespace: &str, name: &str, patch: &Value) -> (u16, Value) {
+    fn patch_status(&mut self, namespace: &str, name: &str, request: &Request) -> (u16, Value) {
+        let patch = &request.body;
         let key = (namespace.to_owned(), name.to_owned());
         let Some(mut pod) = self.pods.get(&key).cloned() else { return failure(404, "NotFound") };
         if patch["metadata"]["uid"] != pod["metadata"]["uid"] {
             return failure(409, "Conflict");
         }
-        let condition = patch["status"]["conditions"][0].clone();
-        let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.retain(|own| own["type"] != condition["type"]);
-        conditions.push(condition);
+        let new = patch["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let conditions = match request.content_type.as_str() {
+            STRATEGIC => {
+                let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.retain(|own| new.iter().all(|new| own["type"] != new["type"]));
+                conditions.extend(new);
+                conditions
+            }
+            // It has no lists that are merged: this one takes the place of the kubelet's.
+            MERGE => new,
+            other => {
+                self.bad.push(other.to_owned());
+                return failure(415, "UnsupportedMediaType");
+            }
+        };
         pod["status"]["conditions"] = json!(conditions);
         self.put_pod(pod.clone());
         (200, pod)
@@ -299,7 +378,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     }
     let mut words = line.split_whitespace().map(str::to_owned);
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let mut length = 0;
+    let (mut length, mut content_type) = (0, String::new());
     loop {
         let mut header = String::new();
         reader.read_line(&mut header)?;
@@ -310,6 +389,9 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().unwrap_or_default();
         }
+        if let Some(value) = header.strip_prefix("content-type:") {
+            value.trim().clone_into(&mut content_type);
+        }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
@@ -318,6 +400,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
         method,
         path: path.to_owned(),
         query: query.to_owned(),
+        content_type,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     }))
 }

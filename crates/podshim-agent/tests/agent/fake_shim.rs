@@ -21,6 +21,8 @@ struct Shown {
     events: Vec<Event>,
     /// When the holds that it shows began.
     since: Instant,
+    /// How often it was inspected.
+    inspected: usize,
 }
 
 #[derive(Clone)]
@@ -80,7 +82,7 @@ impl FakeShim {
             containers,
             ..Default::default()
         };
-        let shown = Shown { pod, events: Vec::new(), since: instant() };
+        let shown = Shown { pod, events: Vec::new(), since: instant(), inspected: 0 };
         let service = Service { shown: Arc::new(Mutex::new(shown)), happened: Arc::new(Notify::new()) };
         let directory = root.join("k8s.io").join(id);
         fs::create_dir_all(&directory).unwrap();
@@ -109,6 +111,11 @@ impl FakeShim {
         let mut shown = self.service.shown();
         change(&mut shown.pod);
         shown.since = instant();
+    }
+
+    /// How often it was inspected.
+    pub fn inspected(&self) -> usize {
+        self.service.shown().inspected
     }
 
     /// Something happens.
@@ -164,7 +171,8 @@ impl Service {
 #[async_trait]
 impl control_api::Pod for Service {
     async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
-        let shown = self.shown();
+        let mut shown = self.shown();
+        shown.inspected += 1;
         let mut pod = shown.pod.clone();
         let more = u64::try_from(shown.since.elapsed().as_millis()).unwrap();
         for container in &mut pod.containers {

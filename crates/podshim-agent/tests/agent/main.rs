@@ -177,13 +177,14 @@ fn the_condition_follows_the_pod() {
     shim.change(|pod| pod.stop_reason = StopReason::NOT_STOPPING.into());
     shim.happens(Kind::STOP_ENDED, "", |_| {});
     until(is("True", "MainsRun"), || world.condition());
-    // The kubelet's own is not touched.
     shim.change(|pod| pod.stop_reason = StopReason::CALLER.into());
     shim.happens(Kind::STOP_BEGAN, "", |event| event.stop_reason = StopReason::CALLER.into());
     until(is("False", "Stopping"), || world.condition());
     drop(shim);
     settle();
     assert_eq!(world.condition(), is("False", "Stopping"));
+    let ready = world.api.condition_of_type("prod", "web", "Ready").map(|(status, ..)| status);
+    assert_eq!(ready.as_deref(), Some("False"), "the kubelet's own is there as before");
     assert_eq!(world.api.bad(), [""; 0]);
 }
 
@@ -267,7 +268,9 @@ fn an_agent_that_is_restarted_repeats_nothing() {
     let conditions = |api: &ApiServer| api.writes().iter().filter(|write| write.ends_with("/status")).count();
     assert_eq!(conditions(&world.api), 1);
     for _ in 0..2 {
+        let (inspected, lists) = (shim.inspected(), world.api.lists());
         world.restart_agent();
+        until((true, true), || (shim.inspected() > inspected, world.api.lists() > lists));
         settle();
     }
     assert_eq!(world.api.described("u-1"), before);
@@ -337,8 +340,87 @@ fn nothing_is_written_of_a_pod_of_another_node() {
     world.api.pod(object);
     let shim = FakeShim::start(world.run.path(), "a", "u-1", starting(12_000));
     starts(&shim);
+    // One of this node after it: what there is to write of the first one would have been written by then.
+    let mut own = pod("u-2", GATE);
+    own["metadata"]["name"] = json!("own");
+    world.api.pod(own);
+    let other = FakeShim::named("own", world.run.path(), "b", "u-2", starting(0));
+    starts(&other);
+    until(true, || world.api.condition("prod", "own").is_some_and(|(status, ..)| status == "True"));
     settle();
-    assert_eq!(world.api.writes(), [""; 0]);
+    let writes = world.api.writes();
+    assert!(writes.iter().all(|write| write.ends_with("/pods/own/status")), "{writes:?}");
+}
+
+/// Its kills, just before it ends.
+#[test]
+fn the_last_events_of_a_shim_are_written() {
+    let world = World::new();
+    world.api.pod(pod("u-1", &[]));
+    let shim = FakeShim::start(world.run.path(), "a", "u-1", running());
+    until(true, || shim.inspected() > 0);
+    settle();
+    shim.happens(Kind::SIGNALLED, "app", |event| (event.signal, event.cause) = (9, Cause::BUDGET.into()));
+    // The answer has left the shim, and the agent waits for the rest of the group.
+    thread::sleep(Duration::from_millis(60));
+    drop(shim);
+    until(1, || world.api.described("u-1").len());
+    assert!(world.api.described("u-1")[0].starts_with("Warning ForcedKill podshim killed \"app\""));
+}
+
+/// A request hangs while the hold that it is about ends.
+#[test]
+fn what_is_over_is_not_written_when_a_server_that_hung_answers_again() {
+    let world = World::new();
+    world.api.pod(pod("u-1", &[]));
+    world.api.behaves(Behaviour::Hangs);
+    let shim = FakeShim::start(world.run.path(), "a", "u-1", starting(9_800));
+    until(1, || world.api.hung());
+    starts(&shim);
+    settle();
+    world.api.behaves(Behaviour::Answers);
+    shim.happens(Kind::GATE_FAILED, "proxy", |event| event.text = "late".to_owned());
+    until(vec!["Warning GateFailed the gate of \"proxy\" failed: late".to_owned()], || {
+        world.api.described("u-1")
+    });
+    settle();
+    assert_eq!(world.api.described("u-1").len(), 1);
+}
+
+/// More of them than an answer has.
+#[test]
+fn all_pods_of_a_list_are_known() {
+    let mut world = World::new();
+    let name = |number: usize| format!("web-{number}");
+    let mut shims = Vec::new();
+    for number in 0..12 {
+        let mut object = pod(&format!("u-{number}"), GATE);
+        object["metadata"]["name"] = json!(name(number));
+        world.api.pod(object);
+    }
+    world.restart_agent();
+    for number in 0..12 {
+        let (id, uid) = (format!("s-{number}"), format!("u-{number}"));
+        shims.push(FakeShim::named(&name(number), world.run.path(), &id, &uid, running()));
+    }
+    let is_true = |number: &usize| {
+        world.api.condition("prod", &name(*number)).is_some_and(|(status, ..)| status == "True")
+    };
+    until(12, || (0..12).filter(is_true).count());
+    assert_eq!(world.api.bad(), [""; 0]);
+}
+
+/// The node was booted again while the condition was true.
+#[test]
+fn a_pod_that_ended_without_an_agent_is_shown_as_ended() {
+    let mut world = World::new();
+    let mut object = pod("u-1", GATE);
+    let conditions = json!([{"type": "Ready", "status": "True"},
+        {"type": "podshim.io/Started", "status": "True", "reason": "MainsRun", "message": "every main of the plan runs"}]);
+    object["status"]["conditions"] = conditions;
+    world.api.pod(object);
+    world.restart_agent();
+    until(Some(("False".to_owned(), "NotRunning".to_owned())), || world.condition());
 }
 
 /// What an agent costs on a full node: its memory, its processor time when nothing happens, and its writes.
