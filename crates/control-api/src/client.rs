@@ -179,19 +179,28 @@ impl Client {
         };
         match self.connection.request(request) {
             Ok(response) => T::parse_from_bytes(&response.payload).map_err(unusable),
-            Err(TtrpcError::RpcStatus(status)) => Err(match status.code() {
-                Code::UNIMPLEMENTED => ClientError::NoMethod { method },
-                // A shim without this API: ttrpc's answer for a service that the server does not have.
-                Code::INVALID_ARGUMENT if status.message == format!("{SERVICE} service does not exist") => {
-                    ClientError::Version { theirs: 0 }
-                }
-                Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
-                code => ClientError::Refused { code, message: text::printable(&status.message) },
-            }),
-            // The library's own error when the deadline has passed.
-            Err(TtrpcError::Others(text)) if text.contains("timeout") => Err(ClientError::NoAnswer { limit }),
-            Err(error) => Err(ClientError::Protocol(error.to_string())),
+            Err(error) => Err(failure(error, method, limit)),
         }
+    }
+}
+
+/// Why a call of that method has failed.
+pub(crate) fn failure(error: TtrpcError, method: &'static str, limit: Duration) -> ClientError {
+    match error {
+        TtrpcError::RpcStatus(status) => match status.code() {
+            Code::UNIMPLEMENTED => ClientError::NoMethod { method },
+            // A shim without this API: ttrpc's answer for a service that the server does not have.
+            Code::INVALID_ARGUMENT if status.message == format!("{SERVICE} service does not exist") => {
+                ClientError::Version { theirs: 0 }
+            }
+            Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
+            code => ClientError::Refused { code, message: text::printable(&status.message) },
+        },
+        // The library's own errors when the deadline has passed: of its blocking client, and of the other one.
+        TtrpcError::Others(text) if text.contains("timeout") || text.contains("deadline") => {
+            ClientError::NoAnswer { limit }
+        }
+        error => ClientError::Protocol(error.to_string()),
     }
 }
 
@@ -205,12 +214,12 @@ fn connected(address: &UnixAddr) -> nix::Result<OwnedFd> {
 }
 
 /// Accepts this release's version and the one before: packages are upgraded while pods run.
-fn understood(theirs: u32) -> Result<(), ClientError> {
+pub(crate) fn understood(theirs: u32) -> Result<(), ClientError> {
     let known = VERSION.saturating_sub(1).max(1)..=VERSION;
     if known.contains(&theirs) { Ok(()) } else { Err(ClientError::Version { theirs }) }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

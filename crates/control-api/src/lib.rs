@@ -8,6 +8,7 @@
 
 pub mod client;
 pub mod text;
+pub mod waiting;
 mod words;
 
 /// The version that messages of this release carry.

@@ -43,4 +43,18 @@ impl Cause {
             Self::NOT_RUN => "not-run",
         }
     }
+
+    /// It for people.
+    #[must_use]
+    pub const fn because(self) -> &'static str {
+        match self {
+            Self::NO_CAUSE => "",
+            Self::BY_CALLER => "from its caller",
+            Self::TURN => "its turn in the stop",
+            Self::BUDGET => "its part of the pod's time is over",
+            Self::GRACE => "its own time is over",
+            Self::RESTART => "it is to be started again",
+            Self::NOT_RUN => "its program is not to run",
+        }
+    }
 }

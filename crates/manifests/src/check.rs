@@ -3,12 +3,14 @@
 //! Owns the checks beyond the annotations themselves: whether they fit the pod they stand on. `pod-spec` alone owns what an
 //! annotation may say.
 
+mod contradictions;
 mod cost;
 mod elsewhere;
 mod gate_of_another;
 mod in_place;
 mod kruise;
 mod kubelets_own;
+mod other_place;
 mod own_restart;
 mod plan_against_manifest;
 pub mod pod;
@@ -18,6 +20,7 @@ mod short_steps;
 mod stop_signal;
 mod waits;
 
+pub use contradictions::contradictions;
 pub use pod::CheckContext;
 
 use crate::annotations;

@@ -84,6 +84,14 @@ impl Entry {
     /// # Errors
     /// The root is there and cannot be read.
     pub fn list(root: &Path) -> io::Result<Vec<Self>> {
+        Ok(Self::list_with_directories(root)?.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    /// The same, each with its pod's directory.
+    ///
+    /// # Errors
+    /// The root is there and cannot be read.
+    pub fn list_with_directories(root: &Path) -> io::Result<Vec<(PathBuf, Self)>> {
         let namespaces = match fs::read_dir(root) {
             Ok(namespaces) => namespaces,
             // No pod has run since the node was booted.
@@ -92,9 +100,12 @@ impl Entry {
         };
         let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
         let directories = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path());
-        let read = |path: PathBuf| Self::parse(&fs::read(path.join(FILE)).ok()?);
-        let mut entries: Vec<Self> = directories.filter_map(read).collect();
-        entries.sort_by(|a, b| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
+        let read = |path: PathBuf| {
+            let entry = Self::parse(&fs::read(path.join(FILE)).ok()?)?;
+            Some((path, entry))
+        };
+        let mut entries: Vec<(PathBuf, Self)> = directories.filter_map(read).collect();
+        entries.sort_by(|(_, a), (_, b)| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
         Ok(entries)
     }
 }

@@ -6,6 +6,8 @@ use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPol
 
 /// The beginning of every annotation of podshim.
 pub const PREFIX: &str = "podshim.io/";
+/// The condition that podshim's agent writes for pods whose readinessGates name it (docs/agent.md): every main runs.
+pub const STARTED_CONDITION: &str = "podshim.io/Started";
 /// The only key that needs no plan (N11).
 pub(crate) const DRAIN_PRIORITY: &str = "drain-priority";
 

@@ -36,7 +36,7 @@ pub use command::CommandError;
 pub use drain_priority::drain_priority;
 pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_duration};
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
-pub use keys::PREFIX;
+pub use keys::{PREFIX, STARTED_CONDITION};
 pub use kubelets_own::{KubeletsOwn, NamePattern};
 pub use nearest::Hint;
 pub use node::{History, KruiseMarks, Node, NodeError, SandboxMaker, ValueProblem};

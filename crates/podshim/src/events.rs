@@ -119,7 +119,7 @@ impl EventReport {
             Kind::DELETED => "deleted".to_owned(),
             Kind::SIGNAL_HELD => format!("{signal} waits for its turn"),
             Kind::SIGNALLED => match self.cause {
-                Some(cause) => format!("{signal}: {}", because(cause)),
+                Some(cause) => format!("{signal}: {}", cause.because()),
                 None => signal.to_owned(),
             },
             Kind::HOOK_STARTED => with("hook", &self.text),
@@ -193,19 +193,6 @@ impl Sentences {
 
 /// A container that ends within so many milliseconds of its program ended together with it.
 const AT_ONCE_MS: u64 = 1000;
-
-/// Why a signal was sent, for people.
-pub(crate) fn because(cause: Cause) -> &'static str {
-    match cause {
-        Cause::NO_CAUSE => "",
-        Cause::BY_CALLER => "from its caller",
-        Cause::TURN => "its turn in the stop",
-        Cause::BUDGET => "its part of the pod's time is over",
-        Cause::GRACE => "its own time is over",
-        Cause::RESTART => "it is to be started again",
-        Cause::NOT_RUN => "its program is not to run",
-    }
-}
 
 /// A duration for people.
 pub fn duration(milliseconds: u64) -> String {

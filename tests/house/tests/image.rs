@@ -11,7 +11,7 @@ use serde_json::Value;
 fn programs(directory: &Path, architecture: &str) -> PathBuf {
     let programs = directory.join(architecture);
     fs::create_dir_all(&programs).expect("a directory");
-    for name in ["podshim", "containerd-shim-podshim-v2"] {
+    for name in ["podshim", "containerd-shim-podshim-v2", "podshim-agent"] {
         fs::write(programs.join(name), format!("{name} for {architecture}")).expect("a program");
     }
     programs
@@ -96,6 +96,28 @@ fn every_digest_is_right_and_each_image_has_two_programs() {
         seen,
         "no blob is left over"
     );
+}
+
+/// docs/agent.md: the agent's has the agent alone.
+#[test]
+fn the_agents_image_has_one_program() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let programs = format!("amd64={}", programs(directory.path(), "amd64").display());
+    let archive = directory.path().join("image.tar");
+    let layout = directory.path().join("layout");
+    fs::create_dir(&layout).expect("a directory");
+    let [output, unpacked] = [&archive, &layout].map(|path| path.to_str().expect("UTF-8"));
+    succeeds(script(), &["--agent", "--arch", &programs, "--output", output]);
+    succeeds("tar", &["-C", unpacked, "-xf", output]);
+    let named = json(&layout.join("index.json"))["manifests"][0].clone();
+    let name = format!("podshim-agent:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(named["annotations"]["io.containerd.image.name"], name);
+    let manifest = json(&blob(&layout, &json(&blob(&layout, &named))["manifests"][0]));
+    let config = json(&blob(&layout, &manifest["config"]));
+    assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/podshim-agent"]));
+    let layer = blob(&layout, &manifest["layers"][0]);
+    let listed = succeeds("tar", &["-tf", layer.to_str().expect("UTF-8")]);
+    assert_eq!(listed, "./\n./podshim-agent\n");
 }
 
 #[test]

@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use pod_spec::{
-    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, Source,
-    nearest_word,
+    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role,
+    STARTED_CONDITION, Source, nearest_word,
 };
 
 use super::kruise::Marked;
 use super::waits::links_of;
 use super::{
-    gate_of_another, in_place, kubelets_own, own_restart, pod_restart, proposal, short_steps, stop_signal,
+    gate_of_another, in_place, kubelets_own, other_place, own_restart, pod_restart, proposal, short_steps,
+    stop_signal,
 };
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
@@ -52,6 +53,7 @@ pub fn check(
         pair.check_names(findings);
         pair.check_policy(findings);
     }
+    findings.extend(gate_needs_the_agent(file, template));
     pair.check_pod(findings);
     let marked = Marked { file, template, annotations, plan, containers: &pair.containers };
     marked.check_plan(injected, findings);
@@ -69,6 +71,35 @@ pub fn check(
             findings.extend(pair.ended_init(container, member));
         }
     }
+}
+
+/// The findings that a pod which runs has, too: its object and its plan disagree.
+pub(super) fn contradictions(
+    file: &str,
+    template: &Template<'_>,
+    annotations: &Node,
+    plan: &Plan,
+) -> Vec<Finding> {
+    let pair = PlanAgainstManifest {
+        file,
+        template,
+        annotations,
+        plan,
+        containers: template.containers(),
+        injected: &[],
+    };
+    let mut findings = Vec::new();
+    if plan.settings.source == Source::Annotations {
+        pair.check_policy(&mut findings);
+    }
+    for container in &pair.containers {
+        findings.extend(kubelets_own::of_container(file, container, plan, annotations));
+        if let Some((_, member)) = plan.member(container.name) {
+            findings.extend(other_place::of_container(file, container, member.role));
+            findings.extend(own_restart::of_container(file, container, member, plan));
+        }
+    }
+    findings
 }
 
 impl PlanAgainstManifest<'_> {
@@ -216,31 +247,10 @@ impl PlanAgainstManifest<'_> {
                 None => finding,
             });
         }
+        findings.extend(other_place::of_container(self.file, container, member.role));
         let mut note = |severity, line, message: String, fix: &str| {
             findings.push(self.finding(severity, line, message).fix(fix));
         };
-        match (container.list, member.role) {
-            (List::Init, Role::Sidecar | Role::Main) => note(
-                Severity::Error,
-                line,
-                format!(
-                    "{name:?} is one of initContainers: the kubelet waits for its exit before anything else"
-                ),
-                "move it to containers",
-            ),
-            (List::NativeSidecar, role @ (Role::Init | Role::Main)) => note(
-                Severity::Error,
-                line,
-                format!(
-                    "{name:?} is a sidecar for the kubelet (restartPolicy: Always), and none in the plan"
-                ),
-                match role {
-                    Role::Init => "remove its restartPolicy, or make it a sidecar in the plan",
-                    _ => "move it to containers, without its restartPolicy",
-                },
-            ),
-            _ => {}
-        }
         if container.list == List::Init
             && let Some(later) = self.first_later(container, &self.awaited_by(container))
         {
@@ -297,7 +307,7 @@ impl PlanAgainstManifest<'_> {
             return;
         }
         let role = self.plan.member(name).map_or(Role::Main, |(_, member)| member.role);
-        if role == Role::Main && self.template.is_rolled_out() {
+        if role == Role::Main && self.template.is_rolled_out() && readiness_gate(self.template).is_none() {
             findings.extend(self.ready_while_held(container));
         }
         findings.extend(self.hook_while_held(container, &awaited));
@@ -423,6 +433,21 @@ impl PlanAgainstManifest<'_> {
         let free = self.containers.iter().map(|container| container.name);
         nearest_word(name, free.filter(|name| self.plan.member(name).is_none())).unwrap_or(name)
     }
+}
+
+/// The readinessGate that is true only when every main runs.
+fn readiness_gate<'a>(template: &Template<'a>) -> Option<&'a Node> {
+    let gates = template.spec.get("readinessGates").into_iter().flat_map(Node::items);
+    gates.into_iter().find(|gate| gate.text_of("conditionType") == Some(STARTED_CONDITION))
+}
+
+/// docs/agent.md: no kubelet writes that condition.
+fn gate_needs_the_agent(file: &str, template: &Template<'_>) -> Option<Finding> {
+    let gate = readiness_gate(template)?;
+    let message = format!(
+        "the pod is never Ready on a node without podshim's agent, which alone writes {STARTED_CONDITION} (docs/agent.md)"
+    );
+    Some(Finding::new(Severity::Note, file, gate.start.line, message))
 }
 
 /// How long a gate may stay closed before podshim restarts its sidecar.

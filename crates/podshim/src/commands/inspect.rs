@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use control_api::client::{Client, ClientError};
 use control_api::container::State;
+use control_api::event::Cause;
 use pod_spec::DurationText;
 
 use super::ps::{age, colour_of_container, now_ms};
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
-use crate::events::because;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
@@ -148,7 +148,7 @@ fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
     let signal = container.pending_signal.as_ref();
     let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));
     let stop = container.stopping_for_ms.zip(container.stop_signal.as_ref()).map(|(time, signal)| {
-        let why = container.stop_cause.map(because).unwrap_or_default();
+        let why = container.stop_cause.map(Cause::because).unwrap_or_default();
         format!("{name}: {STOPPING} since {signal} {} ago: {why}\n", duration(time))
     });
     let kill = container.kill_in_ms.map(|left| format!("{name}: SIGKILL in {}\n", duration(left)));

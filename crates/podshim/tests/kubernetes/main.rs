@@ -1,7 +1,10 @@
 //! dist/kubernetes: names agree, images name no registry, rights are what docs/daemonset.md says, and the containers' words
 //! are words of this command. tests/tests/cluster/installer.rs applies them.
 
+mod agent;
+mod agent_policy;
 mod label_policy;
+mod validating;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,9 +34,27 @@ fn read(path: &Path) -> Vec<Node> {
     documents(&text).expect("YAML").into_iter().map(|document| document.root).collect()
 }
 
-/// All objects, with their kinds. Patches are among them.
+/// What a directory of dist/kubernetes is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// podshim on the nodes.
+    Installer,
+    Agent,
+}
+
+fn part_of(overlay: &Path) -> Part {
+    let name = overlay.file_name().expect("a name").to_string_lossy().into_owned();
+    if name.starts_with("agent") { Part::Agent } else { Part::Installer }
+}
+
+/// The installer's objects, with their kinds. Patches are among them.
 fn objects() -> Vec<(String, Node)> {
-    let files = overlays().into_iter().flat_map(|overlay| {
+    objects_of(&[Part::Installer])
+}
+
+fn objects_of(parts: &[Part]) -> Vec<(String, Node)> {
+    let overlays = overlays().into_iter().filter(|overlay| parts.contains(&part_of(overlay)));
+    let files = overlays.flat_map(|overlay| {
         let entries = fs::read_dir(overlay).expect("an overlay").map(|entry| entry.expect("an entry").path());
         entries.filter(|path| !path.ends_with("kustomization.yaml")).collect::<Vec<_>>()
     });
@@ -45,7 +66,7 @@ fn texts<'a>(node: &'a Node, key: &str) -> Vec<&'a str> {
     node.get(key).map(Node::items).unwrap_or_default().iter().filter_map(Node::text).collect()
 }
 
-/// The containers of all pods.
+/// The containers of the installer's pods.
 fn containers() -> Vec<Node> {
     let objects = objects().into_iter().map(|(_, object)| object);
     let pods = objects.filter_map(|object| object.at(&["spec", "template", "spec", "containers"]).cloned());

@@ -4,15 +4,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use containerd_shim_protos::shim::shim::ShutdownRequest;
 use control_api::client::{Client, ClientError};
 use control_api::container::{GateState, Role, State};
 use control_api::event::{Cause, Kind};
+use control_api::waiting::WaitingClient;
 use control_api::{Budget, Container, Event, InspectResponse, StopReason};
 use nix::libc;
+use tokio::time::{Instant, timeout};
 use ttrpc::Code;
 
 use crate::PLAN;
-use crate::support::{Pod, with_pod};
+use crate::support::{Pod, context, with_pod};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const POD: [(&str, &str); 3] = [
@@ -82,6 +85,7 @@ fn a_held_pod_says_what_it_waits_for() {
             (app.id.as_str(), app.state.unwrap(), app.role.unwrap()),
             ("c-app", State::HELD, Role::MAIN)
         );
+        // The agent reads for whom it waits out of this: a role, a name in quotes, and a colon.
         assert_eq!(app.held_for, "sidecar \"proxy\": not created yet");
         assert_ne!(app.pid, 0);
 
@@ -194,7 +198,13 @@ fn r6_found_n5_the_last_exit_is_shown_while_the_next_run_goes_on() {
         pod.run("proxy", &script, &[PLAN]).await;
         let runs = |event: &Event| event.kind.unwrap() == Kind::RUNNING;
         let first = events_until(&pod, runs).await.last().unwrap().sequence;
-        events_until(&pod, move |event| runs(event) && event.sequence > first).await;
+        let events = events_until(&pod, move |event| runs(event) && event.sequence > first).await;
+        // The agent of a node takes the last four for one restart in place.
+        let order =
+            [Kind::STARTING, Kind::RUNNING, Kind::EXITED, Kind::RESTART_DUE, Kind::STARTING, Kind::RUNNING];
+        let is_of_proxy = |event: &&Event| event.id == "proxy" && order.contains(&event.kind.unwrap());
+        let found: Vec<_> = events.iter().filter(is_of_proxy).map(|event| event.kind.unwrap()).collect();
+        assert_eq!(found, order);
         let answer = inspect(&pod).await;
         let proxy = find(&answer, "proxy");
         assert_eq!((proxy.state.unwrap(), proxy.real_exit_code), (State::RUNNING, Some(9)));
@@ -308,5 +318,31 @@ fn a_peer_that_is_not_root_gets_no_answer() {
         let refused = asked.await.unwrap().unwrap_err();
         assert!(matches!(refused, ClientError::Protocol(_)), "{refused}");
         assert_eq!(inspect(&pod).await.version, 1);
+    });
+}
+
+/// A caller that waits for events for as long as the pod lives, as the agent of a node does, delays neither the shim's end nor is it kept
+/// waiting by it.
+#[test]
+fn a_caller_that_waits_for_events_does_not_delay_the_shims_end() {
+    with_pod(async |pod| {
+        pod.run("c-app", "exec sleep 60", &annotations_named(&[], "app")).await;
+        let socket = pod.directory.path().join("shim");
+        let idle = WaitingClient::connect(&socket, LIMIT).await.unwrap();
+        // A connection of its own: one that only idles is another case than one with a call under way.
+        let waiting = WaitingClient::connect(&socket, LIMIT).await.unwrap();
+        let newest = idle.events(0, Duration::ZERO).await.unwrap().events.last().unwrap().sequence;
+        let waits = tokio::spawn(async move { waiting.events(newest + 100, Duration::from_secs(50)).await });
+        pod.kill("c-app", 9).await.unwrap();
+        pod.wait("c-app").await.unwrap();
+        pod.delete("c-app").await.unwrap();
+        let begin = Instant::now();
+        let shutdown = ShutdownRequest { id: "c-app".to_owned(), ..Default::default() };
+        pod.client.shutdown(context(), &shutdown).await.unwrap();
+        timeout(LIMIT, pod.served).await.expect("the server ends").unwrap().unwrap();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_millis(400), "{took:?}, which is near the limit of the last answers");
+        assert!(timeout(LIMIT, waits).await.expect("it is answered").unwrap().is_err());
+        drop(idle);
     });
 }
