@@ -41,14 +41,7 @@ pub fn check(
     injected: &[String],
     findings: &mut Vec<Finding>,
 ) {
-    let pair = PlanAgainstManifest {
-        file,
-        template,
-        annotations,
-        plan,
-        containers: template.containers(),
-        injected,
-    };
+    let pair = PlanAgainstManifest::of(file, template, annotations, plan, injected);
     if plan.settings.source == Source::Annotations {
         pair.check_names(findings);
         pair.check_policy(findings);
@@ -80,14 +73,7 @@ pub(super) fn contradictions(
     annotations: &Node,
     plan: &Plan,
 ) -> Vec<Finding> {
-    let pair = PlanAgainstManifest {
-        file,
-        template,
-        annotations,
-        plan,
-        containers: template.containers(),
-        injected: &[],
-    };
+    let pair = PlanAgainstManifest::of(file, template, annotations, plan, &[]);
     let mut findings = Vec::new();
     if plan.settings.source == Source::Annotations {
         pair.check_policy(&mut findings);
@@ -100,6 +86,18 @@ pub(super) fn contradictions(
         }
     }
     findings
+}
+
+impl<'a> PlanAgainstManifest<'a> {
+    fn of(
+        file: &'a str,
+        template: &'a Template<'a>,
+        annotations: &'a Node,
+        plan: &'a Plan,
+        injected: &'a [String],
+    ) -> Self {
+        Self { file, template, annotations, plan, containers: template.containers(), injected }
+    }
 }
 
 impl PlanAgainstManifest<'_> {
