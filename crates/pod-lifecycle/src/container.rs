@@ -355,12 +355,14 @@ impl Container {
         }
     }
 
-    /// The operation that makes or starts a process, if one is under way.
-    pub(crate) fn making(&self) -> Option<OpId> {
-        match self.phase {
-            Phase::Starting { op, .. } | Phase::Recreating { op, .. } => Some(op),
-            _ => None,
-        }
+    /// Whether `runtime start` is under way.
+    pub(crate) fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting { .. })
+    }
+
+    /// Whether its process is gone, and something else of it has to end first.
+    pub(crate) fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. })
     }
 
     /// Whether its process has exited while it was being started.

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use cgroups::OomWatch;
 use oci_runtime::runtime::DeleteMode;
 use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
-use processes::SignalNumber;
 use processes::reaper::{self, ExitWatch};
+use processes::{Process, SignalNumber};
 use streams::head::Streams;
 use tracing::warn;
 
@@ -30,7 +30,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         end_late(state, &container, result);
         return None;
     }
-    let mut new_process = None;
+    let (mut new_process, id) = (None, container.clone());
     match result {
         OperationResult::Nothing => {}
         OperationResult::Streams(streams) => keep_streams(state, &container, *streams),
@@ -78,6 +78,9 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             }
         }
     }
+    if let Some(resources) = state.container_mut(&id) {
+        resources.calls_ended(op);
+    }
     Some((Event::Done { op, outcome, at: wall_now() }, new_process))
 }
 
@@ -96,11 +99,16 @@ pub(crate) fn given_up(op: OpId) -> Event {
 
 /// Ends what an operation has made that was given up: the pod knows nothing of it.
 fn end_late(state: &State, id: &ContainerId, result: OperationResult) {
-    let OperationResult::Recreated(new) = result else { return };
-    let process = new.incarnation.process().clone();
-    if let Err(error) = process.signal(SignalNumber::KILL) {
-        warn!(container = %id, %error, "cannot end a process that nothing waits for any more");
-    }
+    let new = match result {
+        OperationResult::Recreated(new) => new,
+        OperationResult::Exec(_, new) => {
+            kill(id, &new.process);
+            tokio::task::spawn_local(new.exit);
+            return;
+        }
+        _ => return,
+    };
+    kill(id, new.incarnation.process());
     let Some(resources) = state.container(id) else { return };
     let (runtime, turn) = (resources.runtime().clone(), resources.turn());
     tokio::task::spawn_local(async move {
@@ -110,6 +118,12 @@ fn end_late(state: &State, id: &ContainerId, result: OperationResult) {
         }
         drop(new);
     });
+}
+
+fn kill(id: &ContainerId, process: &Process) {
+    if let Err(error) = process.signal(SignalNumber::KILL) {
+        warn!(container = %id, %error, "cannot end a process that nothing waits for any more");
+    }
 }
 
 /// Whether an Update came while the process was created (R6): its caller was answered that the limits hold.

@@ -145,7 +145,7 @@ fn create_completed(resources: &Resources, done: CompletionReporter) {
 fn start(resources: &mut Resources, done: CompletionReporter) {
     // The log needs its own line: no request starts the program of a held container.
     info!(container = resources.runtime().id(), "start");
-    let give_up = resources.making_begins(done.op());
+    let give_up = resources.calls_begin(done.op());
     let (runtime, turn) = (resources.runtime().until(give_up), resources.turn());
     let init = resources.incarnation();
     let init =
@@ -181,7 +181,7 @@ fn recreate(resources: &mut Resources, done: CompletionReporter) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let give_up = resources.making_begins(done.op());
+    let give_up = resources.calls_begin(done.op());
     let launcher = resources.launcher().charged_to(Charge::Restarts).until(give_up.clone());
     let turn = resources.turn();
     let is_first = has_had_no_process(resources);
@@ -307,7 +307,8 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: CompletionReporter)
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
     let details = record.start_begins();
-    let (launcher, limit) = (resources.launcher(), resources.oom_score_limit());
+    let launcher = resources.launcher().until(resources.calls_begin(done.op()));
+    let limit = resources.oom_score_limit();
     tokio::task::spawn_local(async move {
         match launcher.start_exec(exec.as_str().to_owned(), details).await {
             Ok(new) => {
@@ -352,6 +353,6 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Com
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
-    let runtime = resources.runtime().charged_to(Charge::Hooks);
+    let runtime = resources.runtime().charged_to(Charge::Hooks).until(resources.calls_begin(done.op()));
     done.spawn(async move { hook::run(&runtime, &process, streams).await.map_err(failure) });
 }

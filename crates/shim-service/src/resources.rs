@@ -53,8 +53,8 @@ pub(crate) struct Resources {
     termination_message: Option<PathBuf>,
     /// Ends the wait of its create for the readers of its streams (F11).
     unwanted: Rc<Notify>,
-    /// The operation that makes or starts a process, and what ends it (T10).
-    making: Option<(OpId, GiveUp)>,
+    /// The operations that its end does not wait for, and what ends their calls (T10).
+    calls: Vec<(OpId, GiveUp)>,
     /// Held while it is under way, also after it was given up: what comes next for the container waits for that.
     turn: Rc<Mutex<()>>,
     /// Ends its waits for its pod's share of a processor.
@@ -128,7 +128,7 @@ impl Resources {
             details: Rc::new(details),
             draft: Some(Box::new(draft)),
             unwanted: Rc::default(),
-            making: None,
+            calls: Vec::new(),
             turn: Rc::default(),
             hurry: Rc::default(),
             streams: None,
@@ -205,23 +205,26 @@ impl Resources {
         self.unwanted.notify_one();
     }
 
-    /// An operation begins that makes or starts a process. Returns what ends it.
-    pub(crate) fn making_begins(&mut self, op: OpId) -> GiveUp {
+    /// An operation begins that its container's end may not wait for (T10). Returns what ends its calls.
+    pub(crate) fn calls_begin(&mut self, op: OpId) -> GiveUp {
         let give_up = GiveUp::default();
-        self.making = Some((op, give_up.clone()));
+        self.calls.push((op, give_up.clone()));
         give_up
     }
 
-    /// Ends the calls of that operation, if it is the one under way. Returns whether it is.
-    pub(crate) fn give_up(&mut self, op: OpId) -> bool {
-        let making = self.making.take_if(|(making, _)| *making == op);
-        making.is_some_and(|(_, give_up)| {
-            give_up.now();
-            true
-        })
+    /// An operation has ended.
+    pub(crate) fn calls_ended(&mut self, op: OpId) {
+        self.calls.retain(|(under_way, _)| *under_way != op);
     }
 
-    /// What such an operation holds, and what comes after it waits for.
+    /// Ends the calls of that operation, if it is under way. Returns whether it is.
+    pub(crate) fn give_up(&mut self, op: OpId) -> bool {
+        let under_way = self.calls.iter().position(|(under_way, _)| *under_way == op);
+        let given_up = under_way.map(|place| self.calls.swap_remove(place).1.now());
+        given_up.is_some()
+    }
+
+    /// What an operation that makes or starts a process holds, and what comes after it waits for.
     pub(crate) fn turn(&self) -> Rc<Mutex<()>> {
         self.turn.clone()
     }

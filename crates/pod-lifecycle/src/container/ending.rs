@@ -193,6 +193,11 @@ impl Ending {
         self.kill_by(kill_at);
     }
 
+    /// T12: the stop in which podshim ended its start was taken back: it is started again.
+    pub(crate) fn end_start_only(&mut self) {
+        self.next_exit = NextExit::TakenBack;
+    }
+
     /// T12: the stop that it was part of was taken back, and its signal has not been sent.
     pub(crate) fn take_back(&mut self) {
         self.signalled_at = None;

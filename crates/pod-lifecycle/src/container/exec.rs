@@ -85,6 +85,14 @@ impl Exec {
         self.phase = ExecPhase::Starting { op, request };
     }
 
+    /// The operation that starts it, while that is under way.
+    pub(crate) fn starting(&self) -> Option<OpId> {
+        match self.phase {
+            ExecPhase::Starting { op, .. } => Some(op),
+            _ => None,
+        }
+    }
+
     /// The request whose start is under way.
     pub(crate) fn start_request(&self) -> Option<RequestId> {
         match self.phase {

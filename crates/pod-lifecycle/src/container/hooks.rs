@@ -67,6 +67,11 @@ impl Hooks {
         self.running.is_some()
     }
 
+    /// The operation of that hook.
+    pub(crate) fn running(&self) -> Option<OpId> {
+        self.running.map(|(op, _)| op)
+    }
+
     /// Whether a hook of a stop has not begun yet.
     pub(crate) fn is_due(&self, hook: Hook) -> bool {
         match hook {

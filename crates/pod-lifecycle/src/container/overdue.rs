@@ -1,13 +1,19 @@
-//! The operation that the end of its container waits for (T10).
+//! The operations that the end of their container waits for (T10).
 //!
-//! Owns until when podshim waits for it, and that it is given up once. Knows neither the operation nor the container.
+//! Owns until when podshim waits for them, and that each is given up once. Knows neither the operations nor the container.
 
 use crate::interface::id::OpId;
 use crate::interface::time::PodTime;
 
-/// What is known of such an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Overdue(Option<(OpId, Limit)>);
+/// What is known of such operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overdue(Vec<Awaited>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Awaited {
+    op: OpId,
+    limit: Limit,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
@@ -17,35 +23,45 @@ enum Limit {
 }
 
 impl Overdue {
-    /// When the operation is given up.
-    pub(crate) fn deadline(self) -> Option<PodTime> {
-        match self.0? {
-            (_, Limit::Until(at)) => Some(at),
-            (_, Limit::Over) => None,
+    /// When the next operation is given up.
+    pub(crate) fn deadline(&self) -> Option<PodTime> {
+        self.0.iter().filter_map(|awaited| awaited.limit.deadline()).min()
+    }
+
+    /// Its container's end waits for those operations and no others, for each until that time at the latest, or the one that was
+    /// set before. Returns whether that is news.
+    pub(crate) fn wait(&mut self, ops: &[OpId], until: PodTime) -> bool {
+        if ops.is_empty() && self.0.is_empty() {
+            return false;
         }
-    }
-
-    /// Its container's end waits for that operation, and does so until that time at the latest. Returns whether that is news.
-    pub(crate) fn wait(&mut self, op: OpId, until: PodTime) -> bool {
-        let before = *self;
-        self.0 = match self.0.filter(|(waits_for, _)| *waits_for == op) {
-            Some((_, Limit::Over)) => self.0,
-            Some((_, Limit::Until(at))) => Some((op, Limit::Until(at.min(until)))),
-            None => Some((op, Limit::Until(until))),
+        let limit_of = |op: OpId| match self.0.iter().find(|awaited| awaited.op == op).map(|it| it.limit) {
+            Some(Limit::Over) => Limit::Over,
+            Some(Limit::Until(at)) => Limit::Until(at.min(until)),
+            None => Limit::Until(until),
         };
-        *self != before
+        let awaited: Vec<_> = ops.iter().map(|op| Awaited { op: *op, limit: limit_of(*op) }).collect();
+        let is_news = self.0 != awaited;
+        self.0 = awaited;
+        is_news
     }
 
-    /// Nothing waits for an operation.
-    pub(crate) fn forget(&mut self) {
-        self.0 = None;
+    /// The operations that are to be given up now, and were not.
+    pub(crate) fn give_up(&mut self, now: PodTime) -> Vec<OpId> {
+        let due = |awaited: &&mut Awaited| awaited.limit.deadline().is_some_and(|at| now >= at);
+        let given_up = self.0.iter_mut().filter(due).map(|awaited| {
+            awaited.limit = Limit::Over;
+            awaited.op
+        });
+        given_up.collect()
     }
+}
 
-    /// The operation that is to be given up now, if it was not.
-    pub(crate) fn give_up(&mut self, now: PodTime) -> Option<OpId> {
-        let (op, _) = self.0.filter(|_| self.deadline().is_some_and(|at| now >= at))?;
-        self.0 = Some((op, Limit::Over));
-        Some(op)
+impl Limit {
+    fn deadline(self) -> Option<PodTime> {
+        match self {
+            Self::Until(at) => Some(at),
+            Self::Over => None,
+        }
     }
 }
 
@@ -60,14 +76,23 @@ mod tests {
     fn t10_an_operation_is_given_up_once() {
         let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
         let mut overdue = Overdue::default();
-        assert!(
-            overdue.wait(OpId(7), at(5)) && !overdue.wait(OpId(7), at(6)) && overdue.wait(OpId(7), at(4))
-        );
-        assert_eq!((overdue.give_up(at(3)), overdue.give_up(at(4))), (None, Some(OpId(7))));
-        assert!(!overdue.wait(OpId(7), at(4)));
-        assert_eq!((overdue.give_up(at(9)), overdue.deadline()), (None, None));
-        assert!(overdue.wait(OpId(8), at(10)));
-        overdue.forget();
-        assert_eq!(overdue.give_up(at(11)), None);
+        let op = [OpId(7)];
+        assert!(overdue.wait(&op, at(5)) && !overdue.wait(&op, at(6)) && overdue.wait(&op, at(4)));
+        assert_eq!((overdue.give_up(at(3)), overdue.give_up(at(4))), (vec![], vec![OpId(7)]));
+        assert!(!overdue.wait(&op, at(4)));
+        assert_eq!((overdue.give_up(at(9)), overdue.deadline()), (vec![], None));
+        assert!(overdue.wait(&[OpId(8)], at(10)));
+        overdue.wait(&[], at(10));
+        assert_eq!(overdue.give_up(at(11)), vec![]);
+    }
+
+    /// T10: those that hang beside each other are given up together: none waits for the one before it.
+    #[test]
+    fn t10_two_operations_have_the_same_time() {
+        let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
+        let mut overdue = Overdue::default();
+        overdue.wait(&[OpId(1), OpId(2)], at(1));
+        assert_eq!(overdue.deadline(), Some(at(1)));
+        assert_eq!(overdue.give_up(at(1)), vec![OpId(1), OpId(2)]);
     }
 }

@@ -157,6 +157,7 @@ pub(crate) fn take_back_callers_stop(pod: &mut State) {
     if pod.stop().is_some_and(|stop| stop.cause() == StopCause::Caller) {
         pod.note("the pod was not stopped: its kubelet creates a container");
         take_back_turns(pod);
+        take_back_ended_starts(pod);
         end_stop(pod);
     }
 }
@@ -169,7 +170,22 @@ pub(crate) fn take_back_completion(pod: &mut State, created: usize) {
     if completes && counts_no_more {
         pod.note("the pod is not complete: its caller creates a main once more");
         take_back_turns(pod);
+        take_back_ended_starts(pod);
         end_stop(pod);
+    }
+}
+
+/// T12: what never ran, and whose start podshim has ended with the stop, is started again: its caller has not asked for its end, and
+/// under Never would not make it once more.
+fn take_back_ended_starts(pod: &mut State) {
+    let ended = pod.planned_where(|state, container| {
+        let is_asked = state.asked().is_some() || container.ending.is_asked();
+        container.is_starting() && container.never_ran() && container.ending.is_killed() && !is_asked
+    });
+    for id in ended {
+        if let Some(container) = pod.container_mut(&id) {
+            container.ending.end_start_only();
+        }
     }
 }
 

@@ -14,6 +14,8 @@ use super::{Kubelet, KubeletVersion, SpecPart, WorkerState};
 
 /// The code of a container whose program podshim does not run (J9).
 const NEVER_RAN: u32 = 125;
+/// The code of what SIGKILL has ended.
+const KILLED: u32 = 137;
 
 impl Kubelet {
     /// Whether the pod has ended, including its sandbox.
@@ -120,6 +122,7 @@ impl Kubelet {
                 let excused = code == START_ERROR
                     || code == NEVER_RAN
                     || self.ledger.killed.contains(&newest.id)
+                    || (code == KILLED && self.pod_was_stopped(plan))
                     || self.ends_others(plan);
                 match policy {
                     // J11: its kubelet has made it again until it succeeded.
@@ -139,6 +142,17 @@ impl Kubelet {
                 }
             },
         )
+    }
+
+    /// T12a: whether callers have stopped a main and a sidecar, which is a stop of the pod. Its time ends a main whose start hangs
+    /// (T10, T19).
+    fn pod_was_stopped(&self, plan: Option<&Plan>) -> bool {
+        let was_stopped = |role| {
+            let is_one =
+                |id| self.cri.listed().get(id).is_some_and(|it| self.role(plan, it.container) == Some(role));
+            self.ledger.killed.iter().any(is_one)
+        };
+        was_stopped(Role::Main) && was_stopped(Role::Sidecar)
     }
 
     /// I2: whether an init has failed, or a caller has stopped it, so that its kubelet ends the pod.
