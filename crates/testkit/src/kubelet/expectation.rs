@@ -148,9 +148,13 @@ impl Kubelet {
     /// (T10, T19).
     fn pod_was_stopped(&self, plan: Option<&Plan>) -> bool {
         let was_stopped = |role| {
-            let is_one =
-                |id| self.cri.listed().get(id).is_some_and(|it| self.role(plan, it.container) == Some(role));
-            self.ledger.killed.iter().any(is_one)
+            (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(role)).any(
+                |container| {
+                    let mut ids =
+                        (1..=self.attempts[container]).map(|attempt| self.id_of(container, attempt));
+                    ids.any(|id| self.ledger.killed.contains(&id))
+                },
+            )
         };
         was_stopped(Role::Main) && was_stopped(Role::Sidecar)
     }
