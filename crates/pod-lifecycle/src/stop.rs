@@ -246,6 +246,17 @@ mod tests {
         assert!(!stop.tighten(StopCause::Requested, Some(at(11)), at(9)) && stop.budget_is_over());
     }
 
+    /// T19, K11: the time of a stop is shared out, but for K11's, also where K11 hurries one that had more.
+    #[test]
+    fn t19_k11_has_shares_of_its_own() {
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(5), Figures::default());
+        assert_eq!(stop.span().map(|span| span.length), Some(Duration::from_secs(15)));
+        stop.hurry(Some(at(9)), at(8));
+        assert!(stop.span().is_none());
+        let killed = Stop::begin(None, StopCause::ZeroGrace, Some(at(2)), at(0), Figures::default());
+        assert!(killed.span().is_none());
+    }
+
     /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
     #[test]
     fn t12_what_replaces_what() {

@@ -3,6 +3,7 @@
 
 mod deletes;
 mod disk;
+mod execs;
 mod history;
 mod oci_runtime;
 mod planned;
