@@ -206,9 +206,10 @@ impl MemberState {
     }
 
     /// T18: whether it is a completed init that its caller stopped, which saw it running until then (I5) and recreates it
-    /// whatever it exited with.
+    /// whatever it exited with. Not one whose exit its caller waits for: that one has seen it done.
     pub(crate) fn was_stopped_when_done(&self, policy: RestartPolicy) -> bool {
         self.completed.is_some()
+            && !self.exit_may_be_awaited()
             && self.asked.is_some()
             && self.seen == Seen::Running
             && policy == RestartPolicy::Always

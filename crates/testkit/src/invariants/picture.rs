@@ -326,6 +326,8 @@ pub(super) struct MemberPicture {
     pub(super) is_main: bool,
     /// T18: it was a completed init that its caller saw running when it asked for its end.
     pub(super) saw_running: bool,
+    /// T18: something that comes after it was created before it had completed, so its caller does not wait for its exit.
+    pub(super) is_followed: bool,
     /// An init has completed (I4).
     pub(super) completed: bool,
     pub(super) successes: u32,

@@ -55,6 +55,7 @@ impl Invariants {
         let kubelet_type = container.kubelet_type;
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         let (now, never) = (self.now, self.policy() == Some(RestartPolicy::Never));
+        self.follows_inits(&name, role);
         let picture = self.members.entry(name.clone()).or_default();
         picture.is_main = role == Role::Main;
         picture.kubelet_type = kubelet_type;
@@ -92,6 +93,23 @@ impl Invariants {
         if let Some(stop) = self.stop.filter(|it| it.cause == Cause::Completed && self.is_read && !completes)
         {
             self.end_stop(stop);
+        }
+    }
+
+    /// T18, I5: what comes after an init is created.
+    fn follows_inits(&mut self, name: &str, role: Role) {
+        let Some(plan) = &self.plan else { return };
+        let new = plan.members.iter().position(|member| member.name == name);
+        let entry = new.map(|index| plan.members[index].entry);
+        let inits = plan.members.iter().enumerate().filter(|(_, member)| member.role == Role::Init);
+        let followed = inits.filter(|(index, init)| {
+            let later_of_group = entry == Some(init.entry) && new > Some(*index);
+            role == Role::Main || self.waits_through(name, &init.name) || later_of_group
+        });
+        let followed: Vec<_> = followed.map(|(_, init)| init.name.clone()).collect();
+        for init in followed {
+            let picture = self.members.entry(init).or_default();
+            picture.is_followed |= !picture.completed;
         }
     }
 

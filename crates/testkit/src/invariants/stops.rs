@@ -398,7 +398,7 @@ impl Invariants {
             return false;
         }
         for member in self.members.values_mut() {
-            if member.completed && member.asked.is_some() && member.saw_running {
+            if member.completed && member.asked.is_some() && member.saw_running && member.is_followed {
                 member.completed = false;
                 any = true;
             }
