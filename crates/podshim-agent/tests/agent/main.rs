@@ -5,6 +5,7 @@
 
 mod api_server;
 mod fake_shim;
+mod restarts;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
