@@ -113,7 +113,10 @@ impl Shims {
     ///
     /// # Errors
     /// The directory cannot be watched or read any more.
-    pub async fn run(mut self, mut asked: mpsc::Receiver<Vec<(String, Question)>>) -> Result<(), DirectoryError> {
+    pub async fn run(
+        mut self,
+        mut asked: mpsc::Receiver<Vec<(String, Question)>>,
+    ) -> Result<(), DirectoryError> {
         loop {
             self.refresh().await?;
             loop {

@@ -50,8 +50,7 @@ impl<'cluster> Agents<'cluster> {
     /// The agent of a node: its pod's name and its pid.
     async fn of_node(&self, node: u32) -> Result<(String, libc::pid_t)> {
         let field = format!("spec.nodeName=node-{node}");
-        let list =
-            self.cluster.get(&["--namespace", NAMESPACE, "pods", "--field-selector", &field]).await?;
+        let list = self.cluster.get(&["--namespace", NAMESPACE, "pods", "--field-selector", &field]).await?;
         let mut pods = list["items"].as_array().into_iter().flatten();
         let lives = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
         let pod = pods.find(lives).context("no agent on the node")?;
@@ -100,7 +99,11 @@ impl<'cluster> Agents<'cluster> {
         let all = list["items"].as_array().into_iter().flatten().filter(own);
         Ok(all
             .map(|event| {
-                (text(&event["reason"]), text(&event["message"]), event["series"]["count"].as_u64().unwrap_or(1))
+                (
+                    text(&event["reason"]),
+                    text(&event["message"]),
+                    event["series"]["count"].as_u64().unwrap_or(1),
+                )
             })
             .collect())
     }
@@ -151,7 +154,9 @@ fn gated(workload: Workload) -> Workload {
 
 /// Opens when a file is there, in a volume that the pod's containers share.
 fn held_by_file(name: &str) -> Manifest {
-    Manifest::new(name).annotate("plan", "proxy=sidecar, app=main").annotate("ready.proxy", "file:/tmp/open;period=100ms;fail=6000")
+    Manifest::new(name)
+        .annotate("plan", "proxy=sidecar, app=main")
+        .annotate("ready.proxy", "file:/tmp/open;period=100ms;fail=6000")
 }
 
 /// Opens that gate.

@@ -60,7 +60,9 @@ impl Requests {
             return None;
         }
         self.refused_early = Some(value.clone());
-        let note = format!("{ANNOTATION} asks for a restart of the pod in place ({value:?}): its shim is of an earlier release, which cannot");
+        let note = format!(
+            "{ANNOTATION} asks for a restart of the pod in place ({value:?}): its shim is of an earlier release, which cannot"
+        );
         Some(Answer { reason: Reason::RestartRefused, value, at_ms: now_ms, note })
     }
 
@@ -102,7 +104,11 @@ mod tests {
     #[test]
     fn each_value_is_passed_on_once() {
         let mut requests = Requests::default();
-        assert_eq!((note(requests.want(Some("1"), 0)).is_empty(), requests.take()), (false, None), "no shim has answered");
+        assert_eq!(
+            (note(requests.want(Some("1"), 0)).is_empty(), requests.take()),
+            (false, None),
+            "no shim has answered"
+        );
         assert_eq!(note(requests.see(&seen(Some("1"), "", 0))), "", "the pod was made with it");
         assert_eq!((note(requests.want(Some("1"), 0)), requests.take()), (String::new(), None));
         requests.want(Some("2"), 0);
@@ -119,7 +125,11 @@ mod tests {
         requests.want(Some("1"), 0);
         assert_eq!(requests.take(), Some("1".to_owned()), "the last one counts");
         let refused = note(requests.see(&seen(Some("1"), "it is complete", 9)));
-        assert!(refused.starts_with("RestartRefused ") && refused.ends_with(": podshim does not do it: it is complete"), "{refused}");
+        assert!(
+            refused.starts_with("RestartRefused ")
+                && refused.ends_with(": podshim does not do it: it is complete"),
+            "{refused}"
+        );
     }
 
     /// It would restart the pod once for each agent.

@@ -87,7 +87,14 @@ impl FakeShim {
             containers,
             ..Default::default()
         };
-        let shown = Shown { pod, events: Vec::new(), since: instant(), inspected: 0, restarts: Vec::new(), refusal: String::new() };
+        let shown = Shown {
+            pod,
+            events: Vec::new(),
+            since: instant(),
+            inspected: 0,
+            restarts: Vec::new(),
+            refusal: String::new(),
+        };
         let service = Service { shown: Arc::new(Mutex::new(shown)), happened: Arc::new(Notify::new()) };
         let directory = root.join("k8s.io").join(id);
         fs::create_dir_all(&directory).unwrap();

@@ -43,7 +43,10 @@ fn each_value_restarts_the_pod_once_with_however_many_agents() {
     until(vec![begins("one"), begins("two")], || described(&world));
     assert_eq!(shim.restarts(), ["one", "two"]);
     // It was asked for while there was no agent.
-    drop(std::mem::replace(&mut world.agent, crate::Agent::start(&world.api, std::path::Path::new("/nonexistent"))));
+    drop(std::mem::replace(
+        &mut world.agent,
+        crate::Agent::start(&world.api, std::path::Path::new("/nonexistent")),
+    ));
     world.api.pod(asking("three"));
     settle();
     assert_eq!(shim.restarts(), ["one", "two"]);
@@ -88,7 +91,8 @@ fn a_value_from_the_pods_beginning_and_an_old_shim_restart_nothing() {
     settle();
     assert_eq!((shim.restarts(), described(&world)), (vec![], vec![]));
     shows(None);
-    let refused = format!("Warning RestartRefused {ASKS} (\"one\"): its shim is of an earlier release, which cannot");
+    let refused =
+        format!("Warning RestartRefused {ASKS} (\"one\"): its shim is of an earlier release, which cannot");
     until(vec![refused], || described(&world));
     assert_eq!(shim.restarts(), [""; 0]);
 }

@@ -9,8 +9,9 @@ use super::{Agents, condition, container_id, gated, held_by_file, only_pod, open
 use crate::support::SOON;
 
 fn held(name: &str) -> Workload {
-    let manifest =
-        held_by_file(name).container(Program::new("proxy")).container(Program::new("app").term_delay(seconds(8)));
+    let manifest = held_by_file(name)
+        .container(Program::new("proxy"))
+        .container(Program::new("app").term_delay(seconds(8)));
     gated(Workload::pod(manifest)).on_node(1)
 }
 
@@ -102,11 +103,16 @@ async fn two_agents_write_what_one_writes() -> Result<()> {
     // Longer than an agent waits until it takes what is shown for another program's.
     wait::quiet_time(seconds(10)).await;
     let after = cluster.get(&["pod", &pod.name]).await?;
-    ensure!(before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"], "{before}\n{after}");
+    ensure!(
+        before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"],
+        "{before}\n{after}"
+    );
     let mut events = agents.events(&pod.uid).await?;
     events.retain(|(reason, ..)| reason == "Restarted" || reason == "Held");
     let count = |reason: &str| events.iter().filter(|(own, ..)| own == reason).count();
     ensure!((count("Held"), count("Restarted")) == (1, 1), "{events:#?}");
-    cluster.kubectl(&[&namespace[..], &["delete", "pod", "second-agent", "--grace-period=1"]].concat()).await?;
+    cluster
+        .kubectl(&[&namespace[..], &["delete", "pod", "second-agent", "--grace-period=1"]].concat())
+        .await?;
     workload.delete(SOON).await
 }

@@ -31,10 +31,20 @@ async fn r14_an_annotation_restarts_a_pod_in_place_once() -> Result<()> {
     agents.wait_condition(&pod.name, "False", "Restarting").await?;
     agents.wait_condition(&pod.name, "True", "MainsRun").await?;
     let timeline = workload.wait_event(&pod.name, ("app", Started), 2, SOON).await?;
-    timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting), ("proxy", Started)])?;
-    let asks = "the annotation podshim.io/restart asks for a restart of the pod in place (\"second\"): it begins";
+    timeline.in_order(&[
+        ("app", Term),
+        ("app", Exiting),
+        ("proxy", Term),
+        ("proxy", Exiting),
+        ("proxy", Started),
+    ])?;
+    let asks =
+        "the annotation podshim.io/restart asks for a restart of the pod in place (\"second\"): it begins";
     agents
-        .wait_story(&pod.name, &[&format!("Normal .. RestartAsked .. {asks}"), "PodRestarted .. the pod restarts in place"])
+        .wait_story(
+            &pod.name,
+            &[&format!("Normal .. RestartAsked .. {asks}"), "PodRestarted .. the pod restarts in place"],
+        )
         .await?;
     // Another agent sees the same value.
     agents.kill(1).await?;
@@ -43,7 +53,10 @@ async fn r14_an_annotation_restarts_a_pod_in_place_once() -> Result<()> {
     let timeline = workload.timeline(&pod.name)?;
     ensure!(timeline.count("app", Started) == 2, "{timeline}");
     let after = only_pod(&workload).await?;
-    ensure!(after.uid == pod.uid && after.status.containers.iter().all(|one| one.restarts == 0), "{after:#?}");
+    ensure!(
+        after.uid == pod.uid && after.status.containers.iter().all(|one| one.restarts == 0),
+        "{after:#?}"
+    );
 
     cluster.kubectl(&["delete", &workload.reference(), "--wait=false"]).await?;
     agents.wait_condition(&pod.name, "False", "Stopping").await?;

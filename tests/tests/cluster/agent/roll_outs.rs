@@ -13,8 +13,9 @@ use crate::support::SOON;
 async fn u9_a_held_pod_is_not_ready_with_the_gate() -> Result<()> {
     let cluster = Cluster::connect()?;
     let agents = Agents::install(&cluster).await?;
-    let manifest =
-        held_by_file("gated").container(Program::new("proxy")).container(Program::new("app").term_delay(seconds(4)));
+    let manifest = held_by_file("gated")
+        .container(Program::new("proxy"))
+        .container(Program::new("app").term_delay(seconds(4)));
     let workload = gated(Workload::pod(manifest)).run(&cluster).await?;
     let pod = only_pod(&workload).await?;
     let held = agents.wait_condition(&pod.name, "False", "Held").await?;
@@ -24,7 +25,10 @@ async fn u9_a_held_pod_is_not_ready_with_the_gate() -> Result<()> {
         let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
         all.find(|one| one["type"] == kind).map(|one| one["status"].clone())
     };
-    ensure!(ready("ContainersReady") == Some(json!("True")) && ready("Ready") == Some(json!("False")), "{object}");
+    ensure!(
+        ready("ContainersReady") == Some(json!("True")) && ready("Ready") == Some(json!("False")),
+        "{object}"
+    );
     open(&cluster, &pod.name).await?;
     agents.wait_condition(&pod.name, "True", "MainsRun").await?;
     workload.wait_ready(1, SOON).await?;
@@ -65,7 +69,8 @@ async fn u9_a_roll_out_waits_with_the_gate_and_does_not_without_it() -> Result<(
             !pods.is_empty() && pods.iter().all(|pod| replaced.iter().all(|old| old.uid != pod.uid))
         })
         .await?;
-    let new = |pods: &[e2e::ClusterPod]| pods.iter().filter(|pod| old.iter().all(|old| old.uid != pod.uid)).count();
+    let new =
+        |pods: &[e2e::ClusterPod]| pods.iter().filter(|pod| old.iter().all(|old| old.uid != pod.uid)).count();
     let pods = with.wait_pods("one new pod", SOON, |pods| new(pods) == 1 && pods.len() == 3).await?;
     // As long as the other one's roll-out takes, and more.
     wait::quiet_time(seconds(20)).await;

@@ -61,7 +61,10 @@ async fn a_spent_budget_is_an_event() -> Result<()> {
     let events = agents.wait_reasons(&pod.uid, &["StopBegan", "BudgetSpent", "ForcedKill"]).await?;
     let note = |reason: &str| events.iter().find(|(own, ..)| own == reason).map(|(_, note, _)| note.as_str());
     ensure!(note("StopBegan") == Some("the stop begins (caller), within 4s"), "{events:#?}");
-    ensure!(note("BudgetSpent") == Some("the stop's time is over: podshim kills what is left"), "{events:#?}");
+    ensure!(
+        note("BudgetSpent") == Some("the stop's time is over: podshim kills what is left"),
+        "{events:#?}"
+    );
     Ok(())
 }
 
