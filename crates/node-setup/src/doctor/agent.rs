@@ -38,7 +38,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::doctor::NodeUnderTest;
+    use crate::doctor::report::NodeUnderTest;
 
     fn found(root: &Path) -> Vec<String> {
         let node = NodeUnderTest { root: root.to_owned(), config: PathBuf::new(), release: None };
