@@ -8,6 +8,7 @@ mod rights;
 mod roll_outs;
 mod stories;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use crate::support::{SOON, import};
 
 const NAMESPACE: &str = "podshim-agent";
+const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/kubernetes/agent");
 const GATE: &str = "podshim.io/Started";
 /// How often the API server is asked.
 const INTERVAL: Duration = seconds(1);
@@ -34,11 +36,22 @@ impl<'cluster> Agents<'cluster> {
         for node in [1, 2] {
             import(&cluster.node(node)?, &image).await?;
         }
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/kubernetes/agent");
-        cluster.kubectl(&["apply", "--kustomize", directory]).await?;
+        cluster.kubectl(&["apply", "--kustomize", MANIFESTS]).await?;
+        // The same image replaces no agent, and another one of the same name does.
+        let mut hash = DefaultHasher::new();
+        std::fs::read(&image)?.hash(&mut hash);
+        let annotations = json!({ "podshim.test/image": hash.finish().to_string() });
+        let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+        let words = ["--namespace", NAMESPACE, "patch", "daemonset", "podshim-agent", "--patch"];
+        cluster.kubectl(&[&words[..], &[&patch.to_string()]].concat()).await?;
         let agents = Self { cluster };
         agents.roll_out().await?;
         Ok(agents)
+    }
+
+    /// Takes all of it from the cluster, and returns when it is gone.
+    async fn remove(self) -> Result<()> {
+        self.cluster.kubectl(&["delete", "--kustomize", MANIFESTS]).await.map(drop)
     }
 
     async fn roll_out(&self) -> Result<()> {

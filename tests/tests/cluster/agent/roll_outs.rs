@@ -84,3 +84,33 @@ async fn u9_a_roll_out_waits_with_the_gate_and_does_not_without_it() -> Result<(
     with.delete(SOON).await?;
     without.delete(SOON).await
 }
+
+/// docs/agent.md, Remove: the gates first, then the agent. Without it a pod with the gate is not Ready, and gets so when there is one.
+#[tokio::test]
+async fn u9_the_agent_is_removed_after_the_gates() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let agents = Agents::install(&cluster).await?;
+    let deployment = gated(served("removed")).run(&cluster).await?;
+    deployment.wait_ready(2, SOON).await?;
+    let without = json!({ "spec": { "template": { "spec": { "readinessGates": null } } } });
+    deployment.patch(&without).await?;
+    cluster.kubectl(&["rollout", "status", &deployment.reference(), "--timeout=120s"]).await?;
+    deployment.wait_ready(2, SOON).await?;
+    agents.remove().await?;
+    let after = deployment.wait_ready(2, SOON).await?;
+
+    let manifest = Manifest::new("ungoverned").annotate("plan", "app=main").container(Program::new("app"));
+    let late = gated(Workload::pod(manifest)).run(&cluster).await?;
+    let pod = only_pod(&late).await?;
+    wait::quiet_time(seconds(5)).await;
+    let pods = late.pods().await?;
+    ensure!(pods.len() == 1 && !pods[0].ready, "{pods:#?}");
+    ensure!(condition(&late.object().await?).is_null(), "{}", late.object().await?);
+    let agents = Agents::install(&cluster).await?;
+    agents.wait_condition(&pod.name, "True", "MainsRun").await?;
+    late.wait_ready(1, SOON).await?;
+    let now = deployment.wait_ready(2, SOON).await?;
+    ensure!(now.iter().all(|pod| after.iter().any(|old| old.uid == pod.uid)), "{after:#?}\n{now:#?}");
+    late.delete(SOON).await?;
+    deployment.delete(SOON).await
+}
