@@ -40,7 +40,9 @@ pub fn of_inspection(answer: &mut InspectResponse) {
         &mut answer.release,
         &mut answer.longest_away_on,
         &mut answer.fault,
+        &mut answer.restart_refusal,
     ]);
+    clean(&mut answer.restart_request);
     for container in &mut answer.containers {
         clean([&mut container.id, &mut container.name, &mut container.gate, &mut container.held_for]);
     }
@@ -81,6 +83,8 @@ mod tests {
             release: text(),
             longest_away_on: text(),
             fault: text(),
+            restart_refusal: text(),
+            restart_request: Some(text()),
             containers: vec![crate::Container {
                 id: text(),
                 name: text(),
@@ -105,7 +109,8 @@ mod tests {
         let of = |message: &str| {
             let body =
                 strings.split(message).nth(1).and_then(|rest| rest.split("\n}").next()).expect(message);
-            body.lines().filter(|line| line.trim().starts_with("string ")).count()
+            let is_text = |line: &&str| line.trim().trim_start_matches("optional ").starts_with("string ");
+            body.lines().filter(is_text).count()
         };
         let wanted: usize = answers.into_iter().map(of).sum();
         let escapes = |bytes: Vec<u8>| bytes.windows(2).filter(|pair| pair == b"\x1b[").count();

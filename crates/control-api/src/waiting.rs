@@ -14,7 +14,9 @@ use ttrpc::asynchronous::transport::Socket;
 use ttrpc::context;
 
 use crate::client::{ClientError, failure, milliseconds, understood};
-use crate::{EventsRequest, EventsResponse, InspectRequest, InspectResponse, PodClient, VERSION, text};
+use crate::{
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, PodClient, RestartRequest, VERSION, text,
+};
 
 /// A connection to a pod's shim. Its clones share it.
 #[derive(Clone)]
@@ -52,6 +54,16 @@ impl WaitingClient {
         let mut answer = called.map_err(|error| failure(error, "Inspect", self.limit))?;
         text::of_inspection(&mut answer);
         understood(answer.version).map(|()| answer)
+    }
+
+    /// Begins a restart of the whole pod in place: one for each value of `request`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn restart(&self, request: &str) -> Result<(), ClientError> {
+        let request = RestartRequest { version: VERSION, request: request.to_owned(), ..Default::default() };
+        let called = self.pod.restart(context::with_duration(self.limit), &request).await;
+        understood(called.map_err(|error| failure(error, "Restart", self.limit))?.version)
     }
 
     /// The events after the one of that number. If there is none yet, waits for one, at most `wait`.

@@ -3,6 +3,7 @@
 //! Owns the list of checks. It reads everything below one root, so that it can check a test's directory, or a file
 //! system made for another machine, like the running node; it runs programs only on the running node. Changes nothing.
 
+mod agent;
 mod programs;
 mod report;
 mod runtime;
@@ -23,5 +24,6 @@ pub fn examine(node: &NodeUnderTest) -> Vec<Check> {
     system::node_file(&mut report);
     system::drain(&mut report);
     runtime::runtime_class(&mut report);
+    agent::agent(&mut report);
     report.checks
 }

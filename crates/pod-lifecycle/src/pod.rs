@@ -37,6 +37,7 @@ use crate::questions::completion::mains_succeeded;
 use crate::questions::deadlines;
 use crate::questions::holds::hold_reason;
 use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of};
+use crate::questions::pod_restart::refuses_restart;
 use crate::questions::stop_order::stop_order;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
@@ -187,6 +188,11 @@ impl Pod {
     /// R14: whether that stop is the first half of a restart.
     pub fn is_restarting(&self) -> bool {
         self.state.is_restarting()
+    }
+
+    /// Why [`Request::Restart`] would be refused now (R14).
+    pub fn refuses_restart(&self) -> Option<&'static str> {
+        refuses_restart(&self.state)
     }
 
     /// J3: whether each main has ended with 0. A main that could not be created or started has not.

@@ -8,8 +8,10 @@ use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPol
 pub const PREFIX: &str = "podshim.io/";
 /// The condition that podshim's agent writes for pods whose readinessGates name it (docs/agent.md): every main runs.
 pub const STARTED_CONDITION: &str = "podshim.io/Started";
-/// The only key that needs no plan (N11).
+/// A key that needs no plan (N11).
 pub(crate) const DRAIN_PRIORITY: &str = "drain-priority";
+/// The other one: it is no part of a plan either (R14).
+pub(crate) const RESTART_REQUEST: &str = "restart";
 
 /// A key of the whole pod (11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +25,11 @@ pub(crate) enum PodKey {
     ExitCodes,
     OomScore,
     DrainPriority,
+    RestartRequest,
 }
 
 /// The words of the pod's keys.
-pub(crate) const POD_KEYS: [(&str, PodKey); 9] = [
+pub(crate) const POD_KEYS: [(&str, PodKey); 10] = [
     ("plan", PodKey::Plan),
     ("restart-policy", PodKey::RestartPolicy),
     ("grace", PodKey::Grace),
@@ -36,6 +39,7 @@ pub(crate) const POD_KEYS: [(&str, PodKey); 9] = [
     ("exit-codes", PodKey::ExitCodes),
     ("oom-score", PodKey::OomScore),
     (DRAIN_PRIORITY, PodKey::DrainPriority),
+    (RESTART_REQUEST, PodKey::RestartRequest),
 ];
 
 /// A key of one container, written `key.<container>` (11.3).

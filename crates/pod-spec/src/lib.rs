@@ -24,6 +24,7 @@ mod node;
 mod order;
 mod parse;
 mod plan;
+mod restart_request;
 mod shares;
 mod signal;
 mod suggestion;
@@ -46,6 +47,7 @@ pub use plan::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
     Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Settings, Signal, Source, ZeroGrace,
 };
+pub use restart_request::restart_request;
 pub use shares::{LastSignals, STEP_TIME, Shares, shrunk};
 pub use signal::SignalError;
 pub use suggestion::nearest_word;

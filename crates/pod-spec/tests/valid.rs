@@ -33,6 +33,14 @@ fn n11_a_drain_priority_needs_no_plan() {
     assert_eq!(plan(&[list, ("drain-priority", "-7")]), plan(&[list]));
 }
 
+/// R14: it is no part of a plan, and needs none.
+#[test]
+fn r14_a_request_for_a_restart_needs_no_plan() {
+    assert_eq!(parsed(&[("restart", "2026-12-01T03:00:00Z")]).plan, None);
+    let list = ("plan", "proxy=sidecar, app=main");
+    assert_eq!(plan(&[list, ("restart", "1")]), plan(&[list]));
+}
+
 /// Name, role and entry of every member.
 fn members(plan: &Plan) -> Vec<(&str, Role, usize)> {
     plan.members.iter().map(|member| (member.name.as_str(), member.role, member.entry)).collect()

@@ -194,6 +194,7 @@ mod tests {
             condition,
             containers: BTreeSet::new(),
             contradictions: Vec::new(),
+            restart: None,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::conditions::{ConditionPatch, Conditions};
 use crate::object::{PodObject, ReadinessGate, Shown, Status};
 use crate::report::{PodName, Reason, Report, Topic};
 use crate::story::started::{Started, StartedReason};
-use crate::story::{Change, Now, Story};
+use crate::story::{Change, Now, Question, Story};
 
 /// How many events a pod gets at once, and after what time one more: the kubelet's own figures for one object.
 const BURST: u32 = 25;
@@ -232,9 +232,9 @@ impl Node {
         uids.iter().flat_map(|uid| self.of_pod(uid, now)).collect()
     }
 
-    /// The ids of the shims that are to be asked now; each is named once until it has answered.
-    pub fn take_due(&mut self, now: Now) -> Vec<String> {
-        let due = self.stories.iter_mut().filter_map(|(id, story)| story.take_due(now).then(|| id.clone()));
+    /// What shims are to be asked now, with their ids; each is named once until it has answered.
+    pub fn take_due(&mut self, now: Now) -> Vec<(String, Question)> {
+        let due = self.stories.iter_mut().filter_map(|(id, story)| Some((id.clone(), story.take_due(now)?)));
         due.collect()
     }
 
@@ -246,13 +246,15 @@ impl Node {
 
     /// What follows from its object and its story together.
     fn of_pod(&mut self, uid: &str, now: Now) -> Vec<Write> {
-        let Some(story) = newest(&self.stories, uid) else { return Vec::new() };
+        let Some(id) = newest_id(&self.stories, uid) else { return Vec::new() };
+        let Some(story) = self.stories.get_mut(&id) else { return Vec::new() };
         let Some(known) = self.objects.get_mut(uid).filter(|known| known.object.pod == *story.pod()) else {
             return Vec::new();
         };
         let started = story.started(&known.object.containers);
         let condition = self.conditions.want(&known.object, &started, now).map(Write::Condition);
         let mut writes: Vec<Write> = condition.into_iter().collect();
+        let refused = story.want_restart(known.object.restart.as_deref(), now);
         if story.has_plan() && known.mismatch == Mismatch::Unreported {
             known.mismatch = Mismatch::Reported;
             let reports: Vec<Report> = known
@@ -266,6 +268,7 @@ impl Node {
                 .collect();
             writes.extend(self.bounded(uid, reports.into_iter(), now));
         }
+        writes.extend(self.bounded(uid, refused.into_iter(), now));
         writes
     }
 
@@ -289,8 +292,12 @@ fn ended() -> Started {
 
 /// The newest story of a pod: a kubelet may make it another sandbox.
 fn newest<'a>(stories: &'a BTreeMap<String, Story>, uid: &str) -> Option<&'a Story> {
-    let of_pod = stories.values().filter(|story| story.pod().uid == uid);
-    of_pod.max_by_key(|story| story.started_at_ms())
+    stories.get(&newest_id(stories, uid)?)
+}
+
+fn newest_id(stories: &BTreeMap<String, Story>, uid: &str) -> Option<String> {
+    let of_pod = stories.iter().filter(|(_, story)| story.pod().uid == uid);
+    of_pod.max_by_key(|(_, story)| story.started_at_ms()).map(|(id, _)| id.clone())
 }
 
 #[cfg(test)]

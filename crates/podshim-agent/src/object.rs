@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use control_api::text::printable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::check::contradictions;
 use manifests::finding::Finding;
-use pod_spec::{Node as NodeFile, STARTED_CONDITION};
+use pod_spec::{Node as NodeFile, STARTED_CONDITION, restart_request};
 use serde_json::json;
 
 use crate::report::PodName;
@@ -26,6 +27,8 @@ pub struct PodObject {
     pub containers: BTreeSet<String>,
     /// Where it contradicts its plan, each with what mends it.
     pub contradictions: Vec<String>,
+    /// The value of its annotation that asks for a restart in place.
+    pub restart: Option<String>,
 }
 
 /// Whether a pod waits for the condition.
@@ -97,8 +100,15 @@ impl PodObject {
             None => contradictions_of(pod, node),
         };
         let containers = pod.spec.containers.iter().map(|own| own.name.clone()).collect();
-        Some(Self { pod: names, gate, condition: condition_of(pod), containers, contradictions })
+        let restart = restart_of(pod);
+        Some(Self { pod: names, gate, condition: condition_of(pod), containers, contradictions, restart })
     }
+}
+
+/// As a shim keeps it.
+fn restart_of(pod: &WatchedPod) -> Option<String> {
+    let annotations = pod.metadata.annotations.iter().flatten();
+    restart_request(annotations.map(|(key, value)| (key.as_str(), value.as_str()))).map(printable)
 }
 
 fn condition_of(pod: &WatchedPod) -> Option<Shown> {

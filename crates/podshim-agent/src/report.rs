@@ -46,6 +46,10 @@ pub enum Reason {
     ForcedKill,
     /// All containers of the pod start again in place.
     PodRestarted,
+    /// Such a restart was asked for from the cluster, and begins.
+    RestartAsked,
+    /// It was asked for, and podshim does not do it.
+    RestartRefused,
     /// The pod stops because an init has failed.
     InitFailed,
     /// The pod stops because of a `fatal.c`.
@@ -133,6 +137,8 @@ impl Reason {
             Self::BudgetSpent => "BudgetSpent",
             Self::ForcedKill => "ForcedKill",
             Self::PodRestarted => "PodRestarted",
+            Self::RestartAsked => "RestartAsked",
+            Self::RestartRefused => "RestartRefused",
             Self::InitFailed => "InitFailed",
             Self::Fatal => "Fatal",
             Self::PlanFault => "PlanFault",
@@ -146,7 +152,11 @@ impl Reason {
         match self {
             Self::Held => "Hold",
             Self::GateFailed | Self::GateTimedOut => "Probe",
-            Self::Restarted | Self::CrashLoop | Self::PodRestarted => "Restart",
+            Self::Restarted
+            | Self::CrashLoop
+            | Self::PodRestarted
+            | Self::RestartAsked
+            | Self::RestartRefused => "Restart",
             Self::Switched => "Switch",
             Self::StopBegan | Self::InitFailed | Self::Fatal => "Stop",
             Self::BudgetSpent | Self::ForcedKill => "Kill",
@@ -158,7 +168,7 @@ impl Reason {
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
-            Self::Held | Self::Switched | Self::StopBegan => Severity::Normal,
+            Self::Held | Self::Switched | Self::StopBegan | Self::RestartAsked => Severity::Normal,
             Self::GateFailed
             | Self::GateTimedOut
             | Self::Restarted
@@ -166,6 +176,7 @@ impl Reason {
             | Self::BudgetSpent
             | Self::ForcedKill
             | Self::PodRestarted
+            | Self::RestartRefused
             | Self::InitFailed
             | Self::Fatal
             | Self::PlanFault

@@ -1,11 +1,11 @@
 //! The shims of the node: finds them in the run directory, and waits for each with one connection.
 //!
 //! Owns the watch of the directory, the connections, and that an idle pod costs nothing: the wait for the next event is the shim's. A shim
-//! that is dead, silent or too old delays no other. Never asks a shim to change anything.
+//! that is dead, silent or too old delays no other. All that it asks a shim to change is a restart that its caller names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control_api::client::ClientError;
@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::directory::{DirectoryError, Watch};
+use crate::story::Question;
 
 /// How long a shim may take to answer: it answers from its tables.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -45,8 +46,36 @@ pub enum FromShims {
 
 /// A shim that is waited for.
 struct Followed {
-    ask: Arc<Notify>,
+    asked: Arc<Asked>,
     task: JoinHandle<()>,
+}
+
+/// What a shim is asked next.
+#[derive(Default)]
+struct Asked {
+    wake: Notify,
+    /// A restart that the shim has not answered yet: of two the newer one counts.
+    restart: Mutex<Option<String>>,
+}
+
+impl Asked {
+    fn ask(&self, question: Question) {
+        if let Question::Restart(value) = question {
+            *self.restart.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        }
+        self.wake.notify_one();
+    }
+
+    fn restart(&self) -> Option<String> {
+        self.restart.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn answered(&self, value: &str) {
+        let mut restart = self.restart.lock().unwrap_or_else(PoisonError::into_inner);
+        if restart.as_deref() == Some(value) {
+            *restart = None;
+        }
+    }
 }
 
 /// The shims that are waited for, by their ids.
@@ -84,7 +113,10 @@ impl Shims {
     ///
     /// # Errors
     /// The directory cannot be watched or read any more.
-    pub async fn run(mut self, mut asked: mpsc::Receiver<Vec<String>>) -> Result<(), DirectoryError> {
+    pub async fn run(
+        mut self,
+        mut asked: mpsc::Receiver<Vec<(String, Question)>>,
+    ) -> Result<(), DirectoryError> {
         loop {
             self.refresh().await?;
             loop {
@@ -94,8 +126,8 @@ impl Shims {
                         sleep(DIRECTORY_SETTLE).await;
                         break;
                     }
-                    ids = asked.recv() => match ids {
-                        Some(ids) => self.ask(&ids),
+                    questions = asked.recv() => match questions {
+                        Some(questions) => self.ask(questions),
                         None => return Ok(()),
                     },
                 }
@@ -118,16 +150,18 @@ impl Shims {
             let _ = self.found.send(FromShims::Found(entries)).await;
         }
         for (directory, entry) in new {
-            let (id, ask, found) = (entry.id.clone(), Arc::new(Notify::new()), self.found.clone());
-            let task = tokio::spawn(Follower { entry, directory, ask: ask.clone(), found }.run());
-            self.followed.insert(id, Followed { ask, task });
+            let (id, asked, found) = (entry.id.clone(), Arc::new(Asked::default()), self.found.clone());
+            let task = tokio::spawn(Follower { entry, directory, asked: asked.clone(), found }.run());
+            self.followed.insert(id, Followed { asked, task });
         }
         Ok(())
     }
 
-    fn ask(&self, ids: &[String]) {
-        for followed in ids.iter().filter_map(|id| self.followed.get(id)) {
-            followed.ask.notify_one();
+    fn ask(&self, questions: Vec<(String, Question)>) {
+        for (id, question) in questions {
+            if let Some(followed) = self.followed.get(&id) {
+                followed.asked.ask(question);
+            }
         }
     }
 }
@@ -137,7 +171,7 @@ struct Follower {
     entry: Entry,
     /// Its pod's.
     directory: PathBuf,
-    ask: Arc<Notify>,
+    asked: Arc<Asked>,
     found: mpsc::Sender<FromShims>,
 }
 
@@ -203,11 +237,22 @@ impl Follower {
         Ok(Box::new(client.inspect().await?))
     }
 
+    /// Asks for the restart that is wanted, if there is one. What the shim refuses it shows, and is not asked for again.
+    async fn restart(&self, client: &WaitingClient) -> Result<(), ClientError> {
+        let Some(value) = self.asked.restart() else { return Ok(()) };
+        match client.restart(&value).await {
+            Ok(()) | Err(ClientError::Refused { .. }) => self.asked.answered(&value),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// Passes on what the shim shows, until it cannot be asked any more or the agent ends.
     async fn answers(&self, progress: &mut Progress) -> Result<(), ClientError> {
         let client = WaitingClient::connect(&self.entry.socket, ANSWER_LIMIT).await?;
         let mut events = client.events(progress.after, Duration::ZERO).await?.events;
         loop {
+            self.restart(&client).await?;
             let settled = self.settled(&client, &mut events).await;
             let failure = match settled {
                 Ok(seen) => {
@@ -229,7 +274,7 @@ impl Follower {
             }
             events = tokio::select! {
                 answer = self.next(&client, progress.after) => answer?,
-                () = self.ask.notified() => Vec::new(),
+                () = self.asked.wake.notified() => Vec::new(),
             };
         }
     }

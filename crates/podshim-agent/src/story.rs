@@ -4,6 +4,7 @@
 //! a shim too: an agent that was restarted makes it again from Inspect and the events that the shim keeps. Decides nothing about the pod.
 
 mod holds;
+mod requests;
 mod restarts;
 mod series;
 pub mod started;
@@ -17,6 +18,7 @@ use control_api::{Budget, Event, InspectResponse, StopReason};
 use pod_spec::DurationText;
 
 use self::holds::{Due, Holds};
+use self::requests::{Answer, Requests};
 use self::restarts::{Restart, Restarts};
 use self::series::{AllSeries, Occurrence};
 use self::started::Started;
@@ -61,6 +63,7 @@ pub struct Story {
     known: BTreeSet<String>,
     holds: Holds,
     restarts: Restarts,
+    requests: Requests,
     gate_failures: AllSeries,
     /// The containers whose crash loop is reported, each with its restarts before the loop.
     loops: BTreeMap<String, u32>,
@@ -80,6 +83,15 @@ enum History {
     Before,
     /// What has happened since.
     Since,
+}
+
+/// What a shim is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// How the pod is now.
+    Inspect,
+    /// To restart the pod in place, for that value of the pod's annotation; and then how it is.
+    Restart(String),
 }
 
 /// Whether the shim is asked, and has not answered.
@@ -106,6 +118,7 @@ impl Story {
             known: BTreeSet::new(),
             holds: Holds::default(),
             restarts: Restarts::default(),
+            requests: Requests::default(),
             gate_failures: AllSeries::default(),
             loops: BTreeMap::new(),
             stop: None,
@@ -154,19 +167,26 @@ impl Story {
     /// When the shim is to be asked again, if nothing happens until then.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
+        if self.requests.is_due() {
+            return Some(Duration::ZERO);
+        }
         if self.asked == Asked::Yes {
             return None;
         }
         self.holds.next_due().into_iter().chain(self.fault_due).min()
     }
 
-    /// Whether the shim is to be asked now: once, until it has answered.
-    pub fn take_due(&mut self, now: Now) -> bool {
-        let is_due = self.next_due().is_some_and(|due| due <= now.run);
-        if is_due {
-            self.asked = Asked::Yes;
-        }
-        is_due
+    /// What the shim is to be asked now: once, until it has answered.
+    pub fn take_due(&mut self, now: Now) -> Option<Question> {
+        self.next_due().filter(|due| *due <= now.run)?;
+        self.asked = Asked::Yes;
+        Some(self.requests.take().map_or(Question::Inspect, Question::Restart))
+    }
+
+    /// What the pod's object asks for.
+    pub fn want_restart(&mut self, value: Option<&str>, now: Now) -> Option<Report> {
+        let answer = self.requests.want(value, now.wall_ms)?;
+        Some(self.answered(answer).while_so())
     }
 
     /// Takes what has happened since, and the pod as it is now.
@@ -183,9 +203,19 @@ impl Story {
                 Some(_) | None => {}
             }
         }
+        let is_new = self.history == History::Since;
         self.history = History::Since;
+        let answer = self.requests.see(seen).map(|answer| self.answered(answer));
         if !self.has_plan {
-            return Vec::new();
+            changes.clear();
+        }
+        match answer {
+            Some(report) if !report.is_stale(now.wall_ms) => changes.push(Change::Report(report)),
+            Some(_) if is_new => changes.push(Change::Dropped),
+            Some(_) | None => {}
+        }
+        if !self.has_plan {
+            return changes;
         }
         self.see_holds(seen, now, &mut changes);
         self.see_loops(seen, now, &mut changes);
@@ -226,6 +256,11 @@ impl Story {
             _ => return None,
         };
         Some(self.report(reason, name, event.sequence, &note).at(event.wall_ms))
+    }
+
+    fn answered(&self, answer: Answer) -> Report {
+        let Answer { reason, value, at_ms, note } = answer;
+        self.report(reason, &value, &value, &note).at(at_ms)
     }
 
     fn gate_failed(&mut self, event: &Event) -> Option<Report> {

@@ -88,6 +88,8 @@ pub(crate) enum ControlCommand {
     Inspect { answer: Answer<InspectResponse> },
     /// Begin an ordered stop of the pod (T12c); answered at once.
     Stop { grace: Option<Duration>, answer: Answer<()> },
+    /// Begin a restart of the pod (R14): one for each value, if it has one.
+    Restart { request: String, answer: Answer<Reply> },
     /// What has happened after that event.
     Events { after: u64, long_poll: LongPoll, answer: Answer<EventsResponse> },
 }

@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod inspection;
 pub(crate) mod last_exits;
 pub(crate) mod log;
+pub(crate) mod restart_requests;
 
 use std::time::Duration;
 
@@ -56,8 +57,9 @@ impl control_api::Pod for ControlService {
         Ok(SwitchResponse { version: VERSION, ..Default::default() })
     }
 
-    async fn restart(&self, _: &TtrpcContext, _: RestartRequest) -> ttrpc::Result<RestartResponse> {
-        self.owner.ask(|answer| Command::Pod { request: Request::Restart, answer }).await?;
+    async fn restart(&self, _: &TtrpcContext, restart: RestartRequest) -> ttrpc::Result<RestartResponse> {
+        let request = restart.request;
+        self.owner.ask(|answer| Command::Control(ControlCommand::Restart { request, answer })).await?;
         Ok(RestartResponse { version: VERSION, ..Default::default() })
     }
 

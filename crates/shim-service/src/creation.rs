@@ -92,6 +92,7 @@ fn prepare(
     pod_sandbox::refuse_no_process(draft.spec()).map_err(|error| invalid(&error))?;
     let annotations = &draft.spec().annotations;
     state.identity.learn(annotations);
+    state.restart_requests.learn(annotations);
     names().learn_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = plan_in(state, id, annotations, node).map_err(|error| invalid(&error))?;
     draft = shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, draft)?;

@@ -12,9 +12,11 @@ use tracing::{debug, info, warn};
 
 use crate::actions;
 use crate::checkpoint;
+use crate::clock::wall_ms;
 use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
 use crate::control::counters::PodCounters;
+use crate::control::restart_requests::Novelty;
 use crate::control::{fault, log};
 use crate::creation::{self, SpecSource};
 use crate::details::{CreateDetails, ExecDetails};
@@ -239,6 +241,12 @@ fn on_control(state: &mut State, command: ControlCommand) {
             let grace = grace.map(|grace| state.at_most(grace));
             feed(state, Event::StopPod { grace });
             drop(answer.send(Ok(())));
+        }
+        ControlCommand::Restart { request, answer } => {
+            match state.restart_requests.take(request, state.pod().refuses_restart(), wall_ms()) {
+                Novelty::New => submit(state, Request::Restart, answer),
+                Novelty::Repeated => drop(answer.send(Ok(Reply::Ok))),
+            }
         }
         ControlCommand::Events { after, long_poll, answer } => state.history.answer(after, long_poll, answer),
     }

@@ -25,6 +25,7 @@ pub(crate) fn response(state: &State) -> InspectResponse {
     let (away, streams) = (busy::longest(), state.context.hands.attention());
     let mut response =
         inspection::response(state.identity.clone(), inspection, fault, away, streams, cost(state));
+    state.restart_requests.fill_in(&mut response);
     for container in &mut response.containers {
         let (id, now) = (ContainerId::from(container.id.as_str()), state.now());
         container.gate_wait_ms = state.counters.gate_wait(&id, now).map(milliseconds);

@@ -23,6 +23,7 @@ use crate::control::counters::PodCounters;
 use crate::control::fault::CreatedNames;
 use crate::control::history::History;
 use crate::control::last_exits::LastExits;
+use crate::control::restart_requests::RestartRequests;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
 use crate::node::NodeFile;
@@ -49,6 +50,7 @@ pub(crate) struct State {
     pub(crate) last_exits: LastExits,
     pub(crate) counters: PodCounters,
     pub(crate) created_names: CreatedNames,
+    pub(crate) restart_requests: RestartRequests,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
     pub(crate) publisher: Publisher,
@@ -88,6 +90,7 @@ impl State {
             last_exits: LastExits::default(),
             counters,
             created_names: CreatedNames::default(),
+            restart_requests: RestartRequests::default(),
             context,
             reaper,
             publisher,

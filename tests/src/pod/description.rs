@@ -49,6 +49,7 @@ pub enum NetworkAndIpc {
 pub struct Pod {
     pub(super) name: String,
     pub(super) uid: String,
+    namespace: String,
     annotations: HashMap<String, String>,
     pub(super) programs: Vec<Program>,
     pid_namespace: PidNamespace,
@@ -66,6 +67,7 @@ impl Pod {
         Self {
             name: uid.clone(),
             uid,
+            namespace: NAMESPACE.to_owned(),
             annotations: HashMap::new(),
             programs: Vec::new(),
             pid_namespace: PidNamespace::default(),
@@ -80,6 +82,13 @@ impl Pod {
     #[must_use]
     pub fn called(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Claims to be a pod that an API server has.
+    #[must_use]
+    pub fn claims(mut self, namespace: &str, name: &str, uid: &str) -> Self {
+        (self.namespace, self.name, self.uid) = (namespace.to_owned(), name.to_owned(), uid.to_owned());
         self
     }
 
@@ -179,7 +188,7 @@ impl Pod {
             metadata: Some(PodSandboxMetadata {
                 name: self.name.clone(),
                 uid: self.uid.clone(),
-                namespace: NAMESPACE.to_owned(),
+                namespace: self.namespace.clone(),
                 attempt: 0,
             }),
             log_directory: directory.join("output").to_string_lossy().into_owned(),

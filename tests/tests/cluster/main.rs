@@ -1,6 +1,7 @@
 //! Pods of a cluster of Kubernetes 1.20 (`hack/cluster`), made by its own controllers and ended by its own hands: a
 //! roll-out, a drain, a node that is cut from power. Run by `hack/cluster test`, which has a cluster of two nodes.
 
+mod agent;
 mod command;
 #[path = "../../../crates/podshim/tests/containerd/mod.rs"]
 mod containerd;

@@ -41,8 +41,8 @@ fn every_key_is_written_and_documented() {
     let pod = POD_KEYS.iter().map(|(word, _)| (*word).to_owned());
     for word in pod.chain(CONTAINER_KEYS.iter().map(|(word, _)| format!("{word}."))) {
         let begins = |key: &String| key.strip_prefix(PREFIX).is_some_and(|key| key.starts_with(&word));
-        // What `role.c` says is written as the plan's list (S10); a priority is no part of a plan (N11).
-        let unwritten = ["role.", DRAIN_PRIORITY].contains(&word.as_str());
+        // What `role.c` says is written as the plan's list (S10); a priority is no part of a plan (N11), nor a request (R14).
+        let unwritten = ["role.", DRAIN_PRIORITY, RESTART_REQUEST].contains(&word.as_str());
         assert!(unwritten || written.keys().any(begins), "{word} is not written: {written:?}");
         assert!(reference.contains(&format!("`{word}")), "docs/annotations.md does not have `{word}");
     }

@@ -24,11 +24,12 @@ use crate::error::{InvalidPlan, Problem, printable_key};
 use crate::excerpt::excerpt;
 use crate::keys::{
     CONTAINER_KEYS, ContainerKey, DRAIN_PRIORITY, EXIT_CODES, OOM_SCORES, POD_KEYS, PREFIX, PodKey,
-    RESTART_POLICIES, ZERO_GRACES,
+    RESTART_POLICIES, RESTART_REQUEST, ZERO_GRACES,
 };
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
 use crate::plan::Plan;
+use crate::restart_request;
 
 use container::Containers;
 use findings::Findings;
@@ -52,14 +53,9 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         return Ok(Parsed::default());
     }
     let mut findings = Findings::default();
-    // N11: it needs no plan, and is no part of one.
-    if let Some(value) = ours.remove(DRAIN_PRIORITY) {
-        if let Err(problem) = drain_priority::parse(value) {
-            findings.error(DRAIN_PRIORITY, problem);
-        }
-        if ours.is_empty() {
-            return findings.finish(None);
-        }
+    without_plan(&mut ours, &mut findings);
+    if ours.is_empty() {
+        return findings.finish(None);
     }
     if ours.len() > MAX_KEYS {
         findings.error("plan", Problem::TooManyKeys { count: ours.len() });
@@ -93,6 +89,18 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     plan.members = containers.members();
     plan.kubelets_own.named = containers.kubelets_own;
     findings.finish(Some(plan))
+}
+
+/// N11, R14: the keys that need no plan, and are no part of one.
+fn without_plan(ours: &mut BTreeMap<&str, &str>, findings: &mut Findings) {
+    let value = ours.remove(DRAIN_PRIORITY);
+    if let Some(Err(problem)) = value.map(drain_priority::parse) {
+        findings.error(DRAIN_PRIORITY, problem);
+    }
+    let value = ours.remove(RESTART_REQUEST);
+    if let Some(Err(problem)) = value.map(restart_request::parse) {
+        findings.error(RESTART_REQUEST, problem);
+    }
 }
 
 /// The containers of `podshim.io/plan`, or of the `role.<c>` (S10). Without a readable list every name counts as known, so that one mistake does
@@ -169,7 +177,7 @@ fn not_of_a_container(word: &str, name: &str) -> Problem {
 fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
     match pod_key {
         // Read before all other keys.
-        PodKey::Plan | PodKey::DrainPriority => {}
+        PodKey::Plan | PodKey::DrainPriority | PodKey::RestartRequest => {}
         PodKey::RestartPolicy => {
             findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.settings.restart_policy)
         }

@@ -168,6 +168,11 @@ fn values_of_the_pod() {
             &[PLAN, ("drain-priority.app", "7")],
             r#"drain-priority.app: "drain-priority" is a key of the whole pod: write podshim.io/drain-priority"#,
         ),
+        (
+            "a restart of a container without its name, which is no request either",
+            &[PLAN, ("restart", "on-failure;limit=3")],
+            r#"restart: a container is missing: write podshim.io/restart.<container>"#,
+        ),
     ]);
 }
 

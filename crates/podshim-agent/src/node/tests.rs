@@ -34,6 +34,7 @@ fn object(uid: &str, gate: ReadinessGate) -> PodObject {
         condition: None,
         containers: BTreeSet::from(["app".to_owned()]),
         contradictions: Vec::new(),
+        restart: None,
     }
 }
 

@@ -65,7 +65,7 @@ fn a_held_main_is_reported_with_what_it_waits_for() {
     let mut story = Story::of(&seen);
     assert_eq!(story.see(&seen, &[], now(0)), []);
     assert_eq!(story.next_due(), Some(now(10).run));
-    assert!(!story.take_due(now(9)) && story.take_due(now(10)));
+    assert_eq!((story.take_due(now(9)), story.take_due(now(10))), (None, Some(Question::Inspect)));
     assert_eq!(story.next_due(), None, "it is asked once");
     seen.containers[1].gate_wait_ms = Some(10_000);
     let held = shown(story.see(&seen, &[], now(10)));

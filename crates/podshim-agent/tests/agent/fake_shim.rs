@@ -23,6 +23,10 @@ struct Shown {
     since: Instant,
     /// How often it was inspected.
     inspected: usize,
+    /// The values of the restarts that it was asked for.
+    restarts: Vec<String>,
+    /// Why it refuses those.
+    refusal: String,
 }
 
 #[derive(Clone)]
@@ -79,10 +83,18 @@ impl FakeShim {
             pod_namespace: "prod".to_owned(),
             pod_uid: uid.to_owned(),
             started_at_ms: now_ms(),
+            restart_request: Some(String::new()),
             containers,
             ..Default::default()
         };
-        let shown = Shown { pod, events: Vec::new(), since: instant(), inspected: 0 };
+        let shown = Shown {
+            pod,
+            events: Vec::new(),
+            since: instant(),
+            inspected: 0,
+            restarts: Vec::new(),
+            refusal: String::new(),
+        };
         let service = Service { shown: Arc::new(Mutex::new(shown)), happened: Arc::new(Notify::new()) };
         let directory = root.join("k8s.io").join(id);
         fs::create_dir_all(&directory).unwrap();
@@ -116,6 +128,16 @@ impl FakeShim {
     /// How often it was inspected.
     pub fn inspected(&self) -> usize {
         self.service.shown().inspected
+    }
+
+    /// The restarts that it was asked for.
+    pub fn restarts(&self) -> Vec<String> {
+        self.service.shown().restarts.clone()
+    }
+
+    /// It refuses restarts from now on.
+    pub fn refuses(&self, why: &str) {
+        why.clone_into(&mut self.service.shown().refusal);
     }
 
     /// Something happens.
@@ -198,14 +220,23 @@ impl control_api::Pod for Service {
     }
 
     async fn stop(&self, _: &TtrpcContext, _: StopRequest) -> ttrpc::Result<StopResponse> {
-        panic!("the agent changes nothing");
+        panic!("the agent asks for nothing but restarts");
     }
 
-    async fn restart(&self, _: &TtrpcContext, _: RestartRequest) -> ttrpc::Result<RestartResponse> {
-        panic!("the agent changes nothing");
+    async fn restart(&self, _: &TtrpcContext, restart: RestartRequest) -> ttrpc::Result<RestartResponse> {
+        let mut shown = self.shown();
+        shown.restarts.push(restart.request.clone());
+        if shown.pod.restart_request.as_ref() != Some(&restart.request) {
+            shown.pod.restart_refusal = shown.refusal.clone();
+            (shown.pod.restart_request, shown.pod.restart_request_ms) = (Some(restart.request), now_ms());
+        }
+        match shown.refusal.as_str() {
+            "" => Ok(RestartResponse { version: VERSION, ..Default::default() }),
+            why => Err(ttrpc::Error::RpcStatus(ttrpc::get_status(ttrpc::Code::FAILED_PRECONDITION, why))),
+        }
     }
 
     async fn switch(&self, _: &TtrpcContext, _: SwitchRequest) -> ttrpc::Result<SwitchResponse> {
-        panic!("the agent changes nothing");
+        panic!("the agent asks for nothing but restarts");
     }
 }

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod api_server;
+mod costs;
 mod fake_shim;
+mod restarts;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -421,36 +423,4 @@ fn a_pod_that_ended_without_an_agent_is_shown_as_ended() {
     world.api.pod(object);
     world.restart_agent();
     until(Some(("False".to_owned(), "NotRunning".to_owned())), || world.condition());
-}
-
-/// What an agent costs on a full node: its memory, its processor time when nothing happens, and its writes.
-#[test]
-#[ignore = "a measurement: PODSHIM_AGENT names a release's program"]
-fn a_node_with_250_pods() {
-    const PODS: usize = 250;
-    let world = World::new();
-    let shims: Vec<FakeShim> = (0..PODS)
-        .map(|number| {
-            let (name, uid) = (format!("web-{number}"), format!("u-{number}"));
-            let mut object = pod(&uid, GATE);
-            object["metadata"]["name"] = json!(name);
-            world.api.pod(object);
-            FakeShim::named(&name, world.run.path(), &format!("s-{number}"), &uid, starting(0))
-        })
-        .collect();
-    shims.iter().for_each(starts);
-    let is_started = |number: usize| {
-        world.api.condition("prod", &format!("web-{number}")).is_some_and(|(status, ..)| status == "True")
-    };
-    until(PODS, || (0..PODS).filter(|number| is_started(*number)).count());
-    let writes = world.api.writes().len();
-    let of = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", world.agent.0.id())).unwrap();
-    let memory = || -> Vec<String> {
-        let status = of("status");
-        let is_wanted = |line: &&str| ["VmRSS", "VmHWM", "voluntary"].iter().any(|key| line.starts_with(key));
-        status.lines().filter(is_wanted).map(str::to_owned).collect()
-    };
-    let (before, ticks) = (memory(), of("stat"));
-    thread::sleep(Duration::from_secs(50));
-    println!("{writes} writes\n{before:?}\nafter 50 s: {:?}\n{ticks}{}", memory(), of("stat"));
 }

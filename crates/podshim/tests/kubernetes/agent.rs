@@ -82,7 +82,10 @@ fn rights_are_the_least() {
     assert_eq!(text(context, &["allowPrivilegeEscalation"]), "false");
     assert_eq!(text(context, &["readOnlyRootFilesystem"]), "true");
     let capabilities = context.get("capabilities").expect("capabilities");
-    assert_eq!((texts(capabilities, "drop"), texts(capabilities, "add")), (vec!["ALL"], vec![]));
+    assert_eq!(
+        (texts(capabilities, "drop"), texts(capabilities, "add")),
+        (vec!["ALL"], vec!["DAC_OVERRIDE"])
+    );
     let mounts = container.get("volumeMounts").expect("mounts").items();
     assert!(mounts.iter().all(|mount| text(mount, &["readOnly"]) == "true"));
     let paths: Vec<_> = mounts.iter().map(|mount| text(mount, &["mountPath"])).collect();

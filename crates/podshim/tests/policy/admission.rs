@@ -48,9 +48,13 @@ pub enum Admitted {
 
 impl Policy {
     pub fn read() -> Self {
-        let policy = objects("policy.yaml").remove(0);
+        Self::of("policy.yaml")
+    }
+
+    pub fn of(file: &str) -> Self {
+        let policy = objects(file).remove(0);
         let named = |key: &str| {
-            let entries = policy.at(&["spec", key]).expect("a list").items().iter();
+            let entries = policy.at(&["spec", key]).map(Node::items).unwrap_or_default().iter();
             let text = |entry: &Node, key| entry.text_of(key).expect("a text").to_owned();
             entries.map(|entry| (text(entry, "name"), text(entry, "expression"))).collect::<Vec<_>>()
         };
@@ -174,20 +178,28 @@ fn operation(value: &Cel) -> Add {
     assert_eq!(operation.name(), "JSONPatch");
     let field = |name: &str| {
         let field = operation.field_value(name).unwrap_or_else(|| panic!("no {name}"));
-        match Cel::try_from(field).expect("a value") {
-            Cel::String(text) => Value::from(text.as_str()),
-            Cel::Map(map) if map.map.is_empty() => json!({}),
-            other => panic!("{other:?}"),
-        }
+        json_value(&Cel::try_from(field).expect("a value"))
     };
     assert_eq!(field("op"), "add");
     Add { path: field("path").as_str().expect("a path").to_owned(), value: field("value") }
 }
 
-/// RFC 6902: `add` needs the object that it adds to.
+fn json_value(value: &Cel) -> Value {
+    match value {
+        Cel::String(text) => Value::from(text.as_str()),
+        Cel::List(list) => list.iter().map(json_value).collect(),
+        Cel::Map(map) => map.map.iter().map(|(key, value)| (key.to_string(), json_value(value))).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// RFC 6902: `add` needs the object or the list that it adds to; `-` is the end of a list.
 fn apply(pod: &mut Value, add: &Add) {
     let (parent, key) = add.path.rsplit_once('/').expect("a path");
     let parent = pod.pointer_mut(parent).unwrap_or_else(|| panic!("{}: no parent", add.path));
+    if key == "-" {
+        return parent.as_array_mut().expect("a list").push(add.value.clone());
+    }
     let key = key.replace("~1", "/").replace("~0", "~");
     parent.as_object_mut().expect("an object").insert(key, add.value.clone());
 }
@@ -208,7 +220,7 @@ pub fn pod(template: &Node) -> Value {
     pod
 }
 
-fn json_of(node: &Node) -> Value {
+pub fn json_of(node: &Node) -> Value {
     match &node.value {
         Yaml::Sequence(_, items) => items.iter().map(json_of).collect(),
         Yaml::Mapping(_, entries) => {

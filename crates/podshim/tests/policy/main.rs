@@ -5,6 +5,7 @@ mod admission;
 mod cost;
 mod costs;
 mod play;
+mod started;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use manifests::finding::Severity;
 use manifests::manifest;
 use manifests::source::Source;
 use manifests::translate::{Target, translate};
-use manifests::yaml::{Node, documents};
+use manifests::yaml::{Document, Node, documents};
 use node_setup::install::containerd::HANDLER;
 use pod_spec::{Order, Others, Plan, RestartPolicy, Role};
 use podshim::check::{FileKind, check};
@@ -541,14 +542,18 @@ fn the_objects_agree() {
     );
 }
 
-/// kustomize, which is in kubectl, renders the directory.
-#[test]
-fn kustomize_renders_it() {
+/// What kustomize, which is in kubectl, makes of a directory below dist/policy.
+fn rendered(below: &str) -> Vec<Document> {
     #[allow(clippy::disallowed_methods, reason = "a test runs kustomize as users do")]
-    let output = std::process::Command::new("kubectl").arg("kustomize").arg(directory()).output();
+    let output = std::process::Command::new("kubectl").arg("kustomize").arg(directory().join(below)).output();
     let output = output.expect("kubectl: hack/setup installs it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rendered = documents(&String::from_utf8(output.stdout).expect("UTF-8")).expect("YAML");
+    documents(&String::from_utf8(output.stdout).expect("UTF-8")).expect("YAML")
+}
+
+#[test]
+fn kustomize_renders_it() {
+    let rendered = rendered("");
     let kinds: BTreeSet<_> = rendered.iter().filter_map(|it| it.root.text_of("kind")).collect();
     assert_eq!(kinds, BTreeSet::from(["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]));
     assert_eq!(rendered.len(), 3);
