@@ -43,6 +43,7 @@ pub fn of_inspection(answer: &mut InspectResponse) {
     ]);
     for container in &mut answer.containers {
         clean([&mut container.id, &mut container.name, &mut container.gate, &mut container.held_for]);
+        clean(&mut container.after);
     }
 }
 
@@ -86,6 +87,7 @@ mod tests {
                 name: text(),
                 gate: text(),
                 held_for: text(),
+                after: vec![text()],
                 ..Default::default()
             }],
             ..Default::default()
@@ -105,7 +107,8 @@ mod tests {
         let of = |message: &str| {
             let body =
                 strings.split(message).nth(1).and_then(|rest| rest.split("\n}").next()).expect(message);
-            body.lines().filter(|line| line.trim().starts_with("string ")).count()
+            let is_text = |line: &str| line.trim().trim_start_matches("repeated ").starts_with("string ");
+            body.lines().filter(|line| is_text(line)).count()
         };
         let wanted: usize = answers.into_iter().map(of).sum();
         let escapes = |bytes: Vec<u8>| bytes.windows(2).filter(|pair| pair == b"\x1b[").count();
