@@ -135,7 +135,9 @@ impl PolledClient {
 
     /// The next whole message: its call, its type, and its content.
     fn message(&mut self) -> Result<Option<(u32, u8, Vec<u8>)>, ClientError> {
-        let Some((head, _)) = self.received.split_first_chunk::<MESSAGE_HEADER_LENGTH>() else { return Ok(None) };
+        let Some((head, _)) = self.received.split_first_chunk::<MESSAGE_HEADER_LENGTH>() else {
+            return Ok(None);
+        };
         let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, call, kind) = (number(0), number(4), head[8]);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -220,7 +222,9 @@ mod tests {
         let events = EventsResponse { version: VERSION, lost: 4, ..Default::default() };
         shim.write_all(&message(1, &response(&events))).unwrap();
         let answers = client.read().unwrap();
-        let [Answer::Inspect(pod), Answer::Events(events)] = answers.as_slice() else { panic!("{answers:?}") };
+        let [Answer::Inspect(pod), Answer::Events(events)] = answers.as_slice() else {
+            panic!("{answers:?}")
+        };
         assert_eq!((pod.id.as_str(), events.lost), ("a\\nb", 4));
         drop(shim);
         assert!(client.read().unwrap_err().may_be_its_end());
@@ -234,7 +238,8 @@ mod tests {
         let (mut client, mut shim) = pair();
         client.ask_inspect().unwrap();
         let status = ttrpc::get_status(Code::NOT_FOUND, "no such pod");
-        shim.write_all(&message(1, &ttrpc::Response { status: Some(status).into(), ..Default::default() })).unwrap();
+        shim.write_all(&message(1, &ttrpc::Response { status: Some(status).into(), ..Default::default() }))
+            .unwrap();
         assert!(matches!(client.read(), Err(ClientError::Refused { code: Code::NOT_FOUND, .. })));
         let (mut client, mut shim) = pair();
         client.ask_inspect().unwrap();

@@ -55,7 +55,10 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, _)) => accepted(Connection::new(stream)),
                 Err(error)
-                    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::WouldBlock) => {}
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::WouldBlock
+                    ) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -183,7 +186,10 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_is_written() {
         let request = Request::of("GET /pod?id=abc&x=1 HTTP/1.1\r\nHOST: a:1\r\nhost:b\r\n\r\n");
-        assert_eq!((request.path(), request.value("id"), request.value("i")), (Some("/pod"), Some("abc"), None));
+        assert_eq!(
+            (request.path(), request.value("id"), request.value("i")),
+            (Some("/pod"), Some("abc"), None)
+        );
         assert_eq!(request.header("Host").collect::<Vec<_>>(), ["a:1", "b"]);
         assert_eq!(Request::of("POST / HTTP/1.1\r\n\r\n").path(), None);
         assert_eq!(Request::of("").path(), None);

@@ -69,8 +69,12 @@ struct Shared {
 /// The address cannot be used.
 pub fn run(address: SocketAddr, site: Site) -> Result<(), CommandError> {
     let server = Server::new(address)?;
-    let shared =
-        Arc::new(Shared { site, board: Board::default(), readers: AtomicUsize::new(0), records: Mutex::new(()) });
+    let shared = Arc::new(Shared {
+        site,
+        board: Board::default(),
+        readers: AtomicUsize::new(0),
+        records: Mutex::new(()),
+    });
     let following = shared.clone();
     thread::spawn(move || follow::run(&following.site.run_dir, &following.board));
     eprintln!("podshim: the page is at http://{}/", server.address());
@@ -131,7 +135,10 @@ impl Shared {
 
     /// What happens, until the reader is gone.
     fn events(&self, connection: &mut Connection) -> io::Result<()> {
-        write!(connection, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n{HEADERS}\r\n")?;
+        write!(
+            connection,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n{HEADERS}\r\n"
+        )?;
         let node = json!({ "node": self.site.node });
         write!(connection, "retry: 2000\nevent: begin\ndata: {node}\n\n")?;
         let (viewer, mut seen) = (self.board.viewer(), Seen::default());
@@ -205,11 +212,20 @@ mod tests {
 
     #[test]
     fn only_names_of_the_loopback_are_answered() {
-        let asked = |headers: &str| is_for_this_host(&Request::of(&format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n")));
+        let asked =
+            |headers: &str| is_for_this_host(&Request::of(&format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n")));
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:9754", "127.9.9.9", "[::1]:9754", "[::1]"] {
             assert!(asked(&format!("Host: {host}")), "{host}");
         }
-        for host in ["", "evil.example", "evil.example:9754", "localhost.evil.example", "10.0.0.1:9754", "[::2]:1", "127.0.0.1.evil.example"] {
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:9754",
+            "localhost.evil.example",
+            "10.0.0.1:9754",
+            "[::2]:1",
+            "127.0.0.1.evil.example",
+        ] {
             assert!(!asked(&format!("Host: {host}")), "{host}");
         }
         assert!(!asked("Accept: */*"), "no name at all");
@@ -218,7 +234,9 @@ mod tests {
 
     #[test]
     fn another_sites_pages_are_refused() {
-        let asked = |site: &str| is_of_another_site(&Request::of(&format!("GET / HTTP/1.1\r\nSec-Fetch-Site: {site}\r\n\r\n")));
+        let asked = |site: &str| {
+            is_of_another_site(&Request::of(&format!("GET / HTTP/1.1\r\nSec-Fetch-Site: {site}\r\n\r\n")))
+        };
         assert!(asked("cross-site") && asked("same-site"));
         assert!(!asked("same-origin") && !asked("none"));
         assert!(!is_of_another_site(&Request::of("GET / HTTP/1.1\r\n\r\n")), "curl");
@@ -228,13 +246,34 @@ mod tests {
     #[test]
     fn the_page_makes_only_text_of_texts_and_asks_only_its_own_address() {
         for dangerous in [
-            "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "setAttribute(\"on", "srcdoc", "javascript:",
-            "https://", "//cdn", "import(", "style=", "onclick=", "localStorage", "cookie",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "Function(",
+            "setAttribute(\"on",
+            "srcdoc",
+            "javascript:",
+            "https://",
+            "//cdn",
+            "import(",
+            "style=",
+            "onclick=",
+            "localStorage",
+            "cookie",
         ] {
             assert!(!PAGE.contains(dangerous), "{dangerous}");
         }
         let addresses: Vec<_> = PAGE.match_indices("http://").map(|(at, _)| &PAGE[at..at + 26]).collect();
-        assert_eq!(addresses, ["http://www.w3.org/2000/svg"], "the name of a language, which no browser asks");
-        assert_eq!(PAGE.matches(NONCE).count(), PAGE.matches("<script").count() + PAGE.matches("<style").count());
+        assert_eq!(
+            addresses,
+            ["http://www.w3.org/2000/svg"],
+            "the name of a language, which no browser asks"
+        );
+        assert_eq!(
+            PAGE.matches(NONCE).count(),
+            PAGE.matches("<script").count() + PAGE.matches("<style").count()
+        );
     }
 }

@@ -55,7 +55,8 @@ fn rounded(milliseconds: u64) -> String {
 /// How its containers ended, those with a failure first.
 fn exits(pod: &PodReport) -> String {
     let code = |container: &ContainerReport| container.real_exit_code.or(container.shown_exit_code);
-    let mut ended: Vec<_> = programs(pod).filter_map(|container| Some((code(container)?, container))).collect();
+    let mut ended: Vec<_> =
+        programs(pod).filter_map(|container| Some((code(container)?, container))).collect();
     ended.sort_by_key(|(code, _)| *code == 0);
     let each = ended.iter().map(|(code, container)| {
         let memory = if container.out_of_memory { ", killed by the kernel for memory" } else { "" };
@@ -101,25 +102,33 @@ fn stopping(pod: &PodReport) -> String {
                 container.name
             )
         }
-        None => match programs(pod).filter(is_left).map(|container| quoted(pod, container)).collect::<Vec<_>>() {
-            left if left.is_empty() => format!("{begin} Nothing of it runs any more. Nothing is to do."),
-            left => format!("{begin} Still to end, each in its turn: {}. Nothing is to do.", left.join(", ")),
-        },
+        None => {
+            match programs(pod).filter(is_left).map(|container| quoted(pod, container)).collect::<Vec<_>>() {
+                left if left.is_empty() => format!("{begin} Nothing of it runs any more. Nothing is to do."),
+                left => {
+                    format!("{begin} Still to end, each in its turn: {}. Nothing is to do.", left.join(", "))
+                }
+            }
+        }
     }
 }
 
 fn running(pod: &PodReport) -> String {
     let title = pod.title();
-    if let Some(held) = programs(pod).filter(|it| it.state == State::HELD).max_by_key(|it| it.role == Role::MAIN) {
+    if let Some(held) =
+        programs(pod).filter(|it| it.state == State::HELD).max_by_key(|it| it.role == Role::MAIN)
+    {
         return waiting(pod, first_of_role(pod, held));
     }
-    if let Some(failing) = programs(pod).find(|it| matches!(it.state, State::BACKING_OFF | State::RESTARTING)) {
+    if let Some(failing) = programs(pod).find(|it| matches!(it.state, State::BACKING_OFF | State::RESTARTING))
+    {
         return format!("{title} is running, but {}", obstacle(pod, failing));
     }
     if let Some(fault) = &pod.fault {
         return format!("{title} is running, but its plan does not fit it: {fault}.");
     }
-    let starts = |it: &&ContainerReport| matches!(it.state, State::NOT_CREATED | State::CREATING | State::CREATED);
+    let starts =
+        |it: &&ContainerReport| matches!(it.state, State::NOT_CREATED | State::CREATING | State::CREATED);
     if let Some(next) = programs(pod).find(starts) {
         return format!("{title} waits for its caller: {}", obstacle(pod, next));
     }
@@ -133,8 +142,11 @@ fn first_of_role<'a>(pod: &'a PodReport, like: &'a ContainerReport) -> &'a Conta
 
 fn waiting(pod: &PodReport, held: &ContainerReport) -> String {
     let since = held.gate_wait_ms.map(|time| format!(" for {}", rounded(time))).unwrap_or_default();
-    let reason = |it: &ContainerReport| it.held_for.clone().unwrap_or_else(|| "a reason that its shim does not name".to_owned());
-    let mut text = format!("{}: {} is held{since}, waiting for {}.", pod.title(), quoted(pod, held), reason(held));
+    let reason = |it: &ContainerReport| {
+        it.held_for.clone().unwrap_or_else(|| "a reason that its shim does not name".to_owned())
+    };
+    let mut text =
+        format!("{}: {} is held{since}, waiting for {}.", pod.title(), quoted(pod, held), reason(held));
     let mut at = held;
     // At most one step for each container: what is held waits for what comes before it.
     for _ in &pod.containers {
@@ -163,14 +175,17 @@ fn obstacle(pod: &PodReport, container: &ContainerReport) -> String {
         1 => ", after one restart".to_owned(),
         more => format!(", after {more} restarts"),
     };
-    let code = container.real_exit_code.map_or_else(|| "exited".to_owned(), |code| format!("exited with {code}"));
+    let code =
+        container.real_exit_code.map_or_else(|| "exited".to_owned(), |code| format!("exited with {code}"));
     let memory = if container.out_of_memory { " because the kernel killed it for memory" } else { "" };
     match container.state {
         State::NOT_CREATED => format!(
             "No caller has created {name} yet. If it does not come, look at its image and its mounts (kubectl describe pod), and at \
              whether the pod has a container of that name."
         ),
-        State::CREATING | State::CREATED => format!("{name} is created, and its caller has not started it yet. Nothing is to do."),
+        State::CREATING | State::CREATED => {
+            format!("{name} is created, and its caller has not started it yet. Nothing is to do.")
+        }
         State::BACKING_OFF | State::RESTARTING => {
             let again = match container.restart_in_ms {
                 Some(left) => format!("starts it again in {}", rounded(left.div_ceil(1000) * 1000)),
@@ -180,10 +195,14 @@ fn obstacle(pod: &PodReport, container: &ContainerReport) -> String {
         }
         State::PAUSED => format!("{name} is paused: resume it."),
         State::STOPPED | State::EXITED | State::ENDING | State::COMPLETED => {
-            format!("{name} {code}{memory}{restarts}; its caller has to recreate it. Find out why it ended: {logs}.")
+            format!(
+                "{name} {code}{memory}{restarts}; its caller has to recreate it. Find out why it ended: {logs}."
+            )
         }
         _ if container.role == Role::INIT => {
-            format!("{name} runs{restarts}, and must exit with 0. If it takes too long, see what it does: {logs}.")
+            format!(
+                "{name} runs{restarts}, and must exit with 0. If it takes too long, see what it does: {logs}."
+            )
         }
         _ => match (&container.gate, container.gate_state) {
             (Some(gate), Some(state)) if state != GateState::OPEN => format!(
@@ -198,7 +217,9 @@ fn obstacle(pod: &PodReport, container: &ContainerReport) -> String {
 /// The command that shows what a container writes.
 fn logs_of(pod: &PodReport, container: &ContainerReport) -> String {
     match (&pod.name, &pod.pod_namespace) {
-        (Some(name), Some(namespace)) => format!("kubectl logs --namespace {namespace} {name} --container {}", container.name),
+        (Some(name), Some(namespace)) => {
+            format!("kubectl logs --namespace {namespace} {name} --container {}", container.name)
+        }
         _ => "its output".to_owned(),
     }
 }
@@ -261,10 +282,21 @@ mod tests {
             ..container("proxy", Role::SIDECAR, State::HELD)
         };
         let text = why(vec![migrate, proxy, held("app", "sidecar \"proxy\": held itself")], |_| {});
-        assert!(text.contains("waiting for sidecar \"proxy\": held itself. \"proxy\" is held, waiting for init \"migrate\""), "{text}");
-        assert!(text.contains("\"migrate\" exited with 3, after 4 restarts, and podshim starts it again in 1m2s."), "{text}");
+        assert!(
+            text.contains(
+                "waiting for sidecar \"proxy\": held itself. \"proxy\" is held, waiting for init \"migrate\""
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "\"migrate\" exited with 3, after 4 restarts, and podshim starts it again in 1m2s."
+            ),
+            "{text}"
+        );
         // A shim that names each the reason of the other does not keep the command for ever.
-        let text = why(vec![held("a", "main \"b\": held itself"), held("b", "main \"a\": held itself")], |_| {});
+        let text =
+            why(vec![held("a", "main \"b\": held itself"), held("b", "main \"a\": held itself")], |_| {});
         assert!(text.ends_with("it starts when that is over."), "{text}");
     }
 
@@ -311,7 +343,9 @@ mod tests {
             out_of_memory: code == 137,
             ..container(name, Role::MAIN, State::STOPPED)
         };
-        let text = why(vec![ended("a", 0), ended("b", 137)], |answer| answer.outcome = control_api::Outcome::FAILED.into());
+        let text = why(vec![ended("a", 0), ended("b", 137)], |answer| {
+            answer.outcome = control_api::Outcome::FAILED.into()
+        });
         assert!(text.starts_with("prod/web has ended: failed. \"b\" exited with 137, killed by the kernel for memory; \"a\" exited with 0. It stays"), "{text}");
     }
 }

@@ -72,7 +72,11 @@ impl Board {
     /// Waits for a reader.
     pub(super) fn wait_for_viewer(&self) {
         let state = self.state();
-        drop(self.changed.wait_while(state, |state| state.viewers == 0).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.changed
+                .wait_while(state, |state| state.viewers == 0)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     /// A pod is shown so from now on. `text` is JSON.
@@ -171,8 +175,14 @@ mod tests {
         board.show("a", "2");
         board.complete();
         let text = viewer.next(&mut seen, SOON).unwrap();
-        assert!(text.starts_with("event: pod\ndata: {\"now\":") && text.contains(",\"pod\":2}\n\n"), "{text}");
-        assert!(text.ends_with("\n\nevent: all\ndata: {}\n\n") && text.matches("event:").count() == 2, "{text}");
+        assert!(
+            text.starts_with("event: pod\ndata: {\"now\":") && text.contains(",\"pod\":2}\n\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n\nevent: all\ndata: {}\n\n") && text.matches("event:").count() == 2,
+            "{text}"
+        );
         board.show("a", "2");
         assert_eq!(viewer.next(&mut seen, SOON), None);
         board.remove("a");

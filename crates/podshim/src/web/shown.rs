@@ -78,7 +78,8 @@ pub(super) fn story_of_past(past: PastReport) -> Value {
 
 fn story_of(pod: &PodReport, events: Vec<EventReport>, lost: u64, until_ms: i64, why: &str) -> Value {
     let timeline = Timeline::of(pod, events, lost, until_ms);
-    let rows = timeline.rows.iter().map(|row| json!({"at": row.wall_ms, "who": row.who, "what": row.sentence}));
+    let rows =
+        timeline.rows.iter().map(|row| json!({"at": row.wall_ms, "who": row.who, "what": row.sentence}));
     let rows: Vec<_> = rows.collect();
     json!({ "now": now_ms(), "pod": pod, "title": pod.title(), "why": why, "rows": rows, "lost": lost, "chart": chart(&timeline) })
 }
@@ -138,7 +139,12 @@ mod tests {
             gate: "exec:curl -H secret".to_owned(),
             ..Default::default()
         };
-        InspectResponse { id: "abc".to_owned(), pod_name: "web".to_owned(), containers: vec![app], ..Default::default() }
+        InspectResponse {
+            id: "abc".to_owned(),
+            pod_name: "web".to_owned(),
+            containers: vec![app],
+            ..Default::default()
+        }
     }
 
     fn events() -> EventsResponse {
@@ -167,7 +173,21 @@ mod tests {
         assert_eq!(spans[2], json!([1_000_300, null, "gate closed"]));
         assert_eq!(first["chart"]["to"], Value::Null);
         let ended = EventsResponse {
-            events: [events().events, vec![Event { code: Some(0), ..Event { sequence: 5, wall_ms: 1_000_500, monotonic_ms: 500, kind: Kind::EXITED.into(), name: "app".to_owned(), ..Default::default() } }]].concat(),
+            events: [
+                events().events,
+                vec![Event {
+                    code: Some(0),
+                    ..Event {
+                        sequence: 5,
+                        wall_ms: 1_000_500,
+                        monotonic_ms: 500,
+                        kind: Kind::EXITED.into(),
+                        name: "app".to_owned(),
+                        ..Default::default()
+                    }
+                }],
+            ]
+            .concat(),
             ..Default::default()
         };
         let ended = summary(pod(), ended);

@@ -46,7 +46,8 @@ impl Cluster {
         cluster.write("bin/kubectl", KUBECTL);
         fs::set_permissions(cluster.at("bin/kubectl"), fs::Permissions::from_mode(0o755)).expect("a program");
         for name in ["kubectl-podshim", "kubectl_complete-podshim"] {
-            symlink(plugin().canonicalize().expect("the plugin"), cluster.at("bin").join(name)).expect("a link");
+            symlink(plugin().canonicalize().expect("the plugin"), cluster.at("bin").join(name))
+                .expect("a link");
         }
         cluster
     }
@@ -70,7 +71,13 @@ impl Cluster {
     #[allow(clippy::disallowed_methods, reason = "a test runs the plugin as its users do")]
     fn run(&self, words: &[&str]) -> (i32, String, String) {
         let _ = fs::remove_file(self.at("calls"));
-        printed_by(&self.command(&self.at("bin/kubectl-podshim").display().to_string()).args(words).output().expect("sh"))
+        printed_by(
+            &self
+                .command(&self.at("bin/kubectl-podshim").display().to_string())
+                .args(words)
+                .output()
+                .expect("sh"),
+        )
     }
 
     /// The calls of kubectl, each as its words.
@@ -113,7 +120,10 @@ fn each_command_runs_on_the_pods_node_and_its_code_is_the_plugins() {
         (&["why", "web", "-n", "prod"][..], "why --namespace prod -- web"),
         (&["-n", "prod", "ps", "pod/web", "--json"], "ps --namespace prod --json -- web"),
         (&["timeline", "prod/web", "--last", "30s"], "timeline --namespace prod --last 30s -- web"),
-        (&["history", "web", "--node", "node-1", "--since=12h"], "history --namespace shop --since=12h -- web"),
+        (
+            &["history", "web", "--node", "node-1", "--since=12h"],
+            "history --namespace shop --since=12h -- web",
+        ),
         (&["restart", "web"], "restart --namespace shop -- web"),
         (&["stop", "web", "--grace", "10s"], "stop --namespace shop --grace 10s -- web"),
     ] {
@@ -163,7 +173,10 @@ fn a_pod_that_is_gone_is_found_in_the_records_of_its_node() {
     cluster.write("code-b", "1");
     cluster.write("says-b", "");
     let (code, printed, errors) = cluster.run(&["history", "old"]);
-    assert_eq!((code, printed.as_str(), errors.as_str()), (1, "", "kubectl podshim: no node has a record of old\n"));
+    assert_eq!(
+        (code, printed.as_str(), errors.as_str()),
+        (1, "", "kubectl podshim: no node has a record of old\n")
+    );
     // A node that gives no answer is no node without the pod.
     cluster.write("errors-b", "Error from server (Forbidden): pods \"agent-b\" is forbidden\n");
     let (code, printed, _) = cluster.run(&["history", "old"]);
@@ -209,13 +222,23 @@ fn what_cannot_be_asked_has_a_reason_and_a_code() {
         assert!(cluster.words_on_nodes().is_empty(), "{words:?}");
     }
     cluster.write("refuses", "");
-    let (code, _, errors) = cluster.run(&["why", "web"]);
+    let (code, _, errors) = cluster.run(&["why", "shop/web"]);
     assert_eq!(code, 3);
-    assert!(errors.contains("Error from server (Forbidden)") && errors.contains("cannot ask for the pod shop/web"), "{errors}");
+    assert!(
+        errors.contains("Error from server (Forbidden)")
+            && errors.contains("cannot ask for the pod shop/web"),
+        "{errors}"
+    );
     let (code, _, errors) = cluster.run(&["ps"]);
-    assert!(code == 3 && errors.contains("cannot list the agents in the namespace podshim-agent"), "{errors}");
+    assert!(
+        code == 3 && errors.contains("cannot list the agents in the namespace podshim-agent"),
+        "{errors}"
+    );
     let (code, printed, _) = cluster.run(&["-h"]);
-    assert!(code == 0 && printed.starts_with("usage: kubectl podshim COMMAND") && !printed.contains('#'), "{printed}");
+    assert!(
+        code == 0 && printed.starts_with("usage: kubectl podshim COMMAND") && !printed.contains('#'),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -234,7 +257,8 @@ fn words_are_completed() {
     let cluster = Cluster::new();
     let offered = |words: &[&str]| {
         let program = cluster.at("bin/kubectl_complete-podshim").display().to_string();
-        let (code, printed, errors) = printed_by(&cluster.command(&program).args(words).output().expect("sh"));
+        let (code, printed, errors) =
+            printed_by(&cluster.command(&program).args(words).output().expect("sh"));
         assert_eq!((code, errors.as_str()), (0, ""), "{words:?}");
         let (words, directive) = printed.trim_end().rsplit_once('\n').unwrap_or(("", printed.trim_end()));
         assert_eq!(directive, ":4");
@@ -253,7 +277,8 @@ fn words_are_completed() {
     let script = "source <(kubectl-podshim completion bash); __start_kubectl() { COMPREPLY=(of-kubectl); }
         for line in 'kubectl podshim why w' 'kubectl-podshim why wo' 'kubectl get w'; do
             COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _kubectl_podshim; echo ${COMPREPLY[*]}; done";
-    let (_, printed, errors) = printed_by(&cluster.command("bash").args(["-c", script]).output().expect("bash"));
+    let (_, printed, errors) =
+        printed_by(&cluster.command("bash").args(["-c", script]).output().expect("bash"));
     assert_eq!((printed.as_str(), errors.as_str()), ("web worker\nworker\nof-kubectl\n", ""));
 }
 
@@ -263,13 +288,17 @@ fn words_are_completed() {
 fn the_manifest_for_krew_is_of_the_archive() {
     let directory = tempfile::tempdir().expect("a directory");
     let run = |program: &str, words: &[&str]| {
-        let (code, printed, errors) = printed_by(&Command::new(program).args(words).output().expect("a program"));
+        let (code, printed, errors) =
+            printed_by(&Command::new(program).args(words).output().expect("a program"));
         assert_eq!(code, 0, "{program}: {errors}");
         printed
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/plugin");
     let output = directory.path().display().to_string();
-    run(&script.display().to_string(), &["--output", &output, "--uri", "https://podshim.example/plugin.tar.gz"]);
+    run(
+        &script.display().to_string(),
+        &["--output", &output, "--uri", "https://podshim.example/plugin.tar.gz"],
+    );
     let version = env!("CARGO_PKG_VERSION");
     let archive = directory.path().join(format!("kubectl-podshim-{version}.tar.gz")).display().to_string();
     let manifest = fs::read_to_string(directory.path().join("podshim.yaml")).expect("a manifest");
@@ -279,7 +308,13 @@ fn the_manifest_for_krew_is_of_the_archive() {
     let [platform] = spec.get("platforms").expect("platforms").items() else { panic!("one platform") };
     assert_eq!(platform.text_of("uri"), Some("https://podshim.example/plugin.tar.gz"));
     assert_eq!(platform.text_of("sha256"), run("sha256sum", &[&archive]).split(' ').next());
-    let files: Vec<_> = platform.get("files").expect("files").items().iter().filter_map(|file| file.text_of("from")).collect();
+    let files: Vec<_> = platform
+        .get("files")
+        .expect("files")
+        .items()
+        .iter()
+        .filter_map(|file| file.text_of("from"))
+        .collect();
     assert_eq!(run("tar", &["-tzf", &archive]).lines().collect::<Vec<_>>(), files);
     assert!(files.contains(&platform.text_of("bin").expect("a program")));
     let plugin = run("tar", &["-xOzf", &archive, "kubectl-podshim"]);

@@ -74,7 +74,8 @@ impl Browser {
         ];
         let options = json!({ "binary": "/usr/bin/chromium", "args": arguments });
         let wanted = json!({ "capabilities": { "alwaysMatch": { "browserName": "chrome", "goog:chromeOptions": options } } });
-        browser.session = browser.ask("POST", "", &wanted)["sessionId"].as_str().expect("a session").to_owned();
+        browser.session =
+            browser.ask("POST", "", &wanted)["sessionId"].as_str().expect("a session").to_owned();
         browser.ask("POST", "/url", &json!({ "url": address }));
         browser
     }
@@ -109,7 +110,10 @@ impl Browser {
         let mut content = vec![0; length];
         answer.read_exact(&mut content).unwrap();
         let value = serde_json::from_slice::<Value>(&content).unwrap()["value"].take();
-        assert!(value.get("error").is_none_or(Value::is_null) || value.get("sessionId").is_some(), "{path}: {value}");
+        assert!(
+            value.get("error").is_none_or(Value::is_null) || value.get("sessionId").is_some(),
+            "{path}: {value}"
+        );
         value
     }
 
@@ -140,7 +144,11 @@ impl Browser {
             ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }))
         });
         let keys: Vec<_> = keys.collect();
-        self.ask("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keys", "actions": keys }] }));
+        self.ask(
+            "POST",
+            "/actions",
+            &json!({ "actions": [{ "type": "key", "id": "keys", "actions": keys }] }),
+        );
     }
 
     /// The role and the name that a screen reader gets of an element.

@@ -8,5 +8,5 @@ mod browser;
 #[allow(dead_code, reason = "the agent's tests need more of it")]
 mod fake_shim;
 mod page;
-mod server;
 mod served;
+mod server;

@@ -57,8 +57,19 @@ impl Node {
             name: "app".to_owned(),
             ..Default::default()
         };
-        let began = Event { stop_reason: StopReason::CALLER.into(), id: String::new(), name: String::new(), ..event(8, Kind::STOP_BEGAN) };
-        let events = vec![event(1, Kind::CREATED), event(2, Kind::STARTING), event(3, Kind::RUNNING), began, Event { code: Some(7), ..event(9, Kind::EXITED) }];
+        let began = Event {
+            stop_reason: StopReason::CALLER.into(),
+            id: String::new(),
+            name: String::new(),
+            ..event(8, Kind::STOP_BEGAN)
+        };
+        let events = vec![
+            event(1, Kind::CREATED),
+            event(2, Kind::STARTING),
+            event(3, Kind::RUNNING),
+            began,
+            Event { code: Some(7), ..event(9, Kind::EXITED) },
+        ];
         let past = Past {
             pod: Some(InspectResponse {
                 id: "fedcba9876543210".to_owned(),
@@ -81,11 +92,18 @@ impl Node {
 }
 
 fn proxy(gate: GateState) -> Container {
-    Container { gate: "tcp::8080".to_owned(), gate_state: gate.into(), ..container("proxy", Role::SIDECAR, State::RUNNING) }
+    Container {
+        gate: "tcp::8080".to_owned(),
+        gate_state: gate.into(),
+        ..container("proxy", Role::SIDECAR, State::RUNNING)
+    }
 }
 
 fn waiting() -> Vec<Container> {
-    let app = Container { after: vec!["proxy=ready".to_owned()], ..held("app", "sidecar \"proxy\": tcp:8080 refused", 170) };
+    let app = Container {
+        after: vec!["proxy=ready".to_owned()],
+        ..held("app", "sidecar \"proxy\": tcp:8080 refused", 170)
+    };
     vec![proxy(GateState::STARTED), app]
 }
 
@@ -100,7 +118,8 @@ fn happens(shim: &FakeShim, at_ms: u64, kind: Kind, name: &str, text: &str) {
 
 /// The proxy's gate opens, and the app starts.
 fn opens(shim: &FakeShim) {
-    let app = Container { after: vec!["proxy=ready".to_owned()], ..container("app", Role::MAIN, State::RUNNING) };
+    let app =
+        Container { after: vec!["proxy=ready".to_owned()], ..container("app", Role::MAIN, State::RUNNING) };
     shim.shows(vec![proxy(GateState::OPEN), app]);
     let last = 6_000;
     happens(shim, last, Kind::GATE_OPENED, "proxy", "");
@@ -109,7 +128,8 @@ fn opens(shim: &FakeShim) {
 }
 
 /// The width of a bar in the list, of the chart's 1000.
-const WIDTH: &str = "return Number(document.querySelector('rect[data-lane=app][data-phase=held]').getAttribute('width'))";
+const WIDTH: &str =
+    "return Number(document.querySelector('rect[data-lane=app][data-phase=held]').getAttribute('width'))";
 
 #[test]
 fn a_held_pod_appears_its_bar_moves_and_its_gate_opens() {
@@ -119,12 +139,18 @@ fn a_held_pod_appears_its_bar_moves_and_its_gate_opens() {
     let browser = Browser::at(&server.url());
     browser.until("document.querySelector('#count').textContent === '1 of 1 pods'");
     assert_eq!(browser.text("h1"), "Pods on node-1");
-    assert!(browser.text("#pods").contains("app (main) is held, waiting for sidecar \"proxy\""), "{}", browser.text("#pods"));
+    assert!(
+        browser.text("#pods").contains("app (main) is held, waiting for sidecar \"proxy\""),
+        "{}",
+        browser.text("#pods")
+    );
     // Nothing happens to the pod, and its bar grows: the hold takes more and more of the pod's life.
     let width = || browser.run(WIDTH).as_f64().unwrap();
     let before = width();
     browser.until(&format!("(() => {{ {WIDTH} }})() > {before}"));
-    assert!(browser.run("return document.querySelector('rect[data-lane=app][data-phase=running]')").is_null());
+    assert!(
+        browser.run("return document.querySelector('rect[data-lane=app][data-phase=running]')").is_null()
+    );
     opens(&shim);
     browser.until("document.querySelector('rect[data-lane=app][data-phase=running]')");
     browser.until("!document.querySelector('.waits')");
@@ -133,9 +159,16 @@ fn a_held_pod_appears_its_bar_moves_and_its_gate_opens() {
     browser.until(&format!("(() => {{ {WIDTH} }})() < {held}"));
     browser.until("document.querySelector('#changes').textContent.includes('app (main) is running')");
     // Another pod comes, and this one goes.
-    let other = FakeShim::named("cart", node.run.path(), "11112222", "u-2", vec![container("app", Role::MAIN, State::RUNNING)]);
+    let other = FakeShim::named(
+        "cart",
+        node.run.path(),
+        "11112222",
+        "u-2",
+        vec![container("app", Role::MAIN, State::RUNNING)],
+    );
     browser.until("document.querySelector('#pods').innerText.includes('prod/cart')");
-    let order = browser.run("return [...document.querySelectorAll('.pod > button')].map(it => it.textContent)");
+    let order =
+        browser.run("return [...document.querySelectorAll('.pod > button')].map(it => it.textContent)");
     assert_eq!(order, serde_json::json!(["prod/cart", "prod/web"]));
     drop(shim);
     browser.until("!document.querySelector('#pods').innerText.includes('prod/web')");
@@ -164,7 +197,10 @@ fn a_story_has_why_its_plan_what_happened_and_its_past() {
     }
     let (role, graph) = browser.spoken("svg[aria-label^='The plan as a graph']");
     assert_eq!(role, "image");
-    assert_eq!(graph, "The plan as a graph. proxy (sidecar) starts at once. app (main) waits for proxy to be ready");
+    assert_eq!(
+        graph,
+        "The plan as a graph. proxy (sidecar) starts at once. app (main) waits for proxy to be ready"
+    );
     // It goes on while it is read.
     opens(&shim);
     browser.until("document.querySelector('#story').innerText.includes('gate open')");
@@ -174,7 +210,8 @@ fn a_story_has_why_its_plan_what_happened_and_its_past() {
     browser.until("document.querySelector('#why').textContent.startsWith('prod/web is gone: it ended ')");
     let story = browser.text("#story");
     assert!(story.contains("\"app\" exited with 7") && story.contains("the stop begins (caller)"), "{story}");
-    let resources = browser.run("return performance.getEntriesByType('resource').map(it => new URL(it.name).origin)");
+    let resources =
+        browser.run("return performance.getEntriesByType('resource').map(it => new URL(it.name).origin)");
     let own = format!("http://{}", server.address);
     assert!(resources.as_array().unwrap().iter().all(|origin| *origin == own), "{resources}");
 }
@@ -184,8 +221,14 @@ fn a_story_has_why_its_plan_what_happened_and_its_past() {
 fn a_hostile_pods_name_is_text() {
     const MARKUP: &str = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>";
     let node = Node::new();
-    let hostile = Container { after: vec![format!("{MARKUP}=ready"), "constructor=ready".to_owned()], ..held(MARKUP, MARKUP, 5) };
-    let other = Container { after: vec![format!("{MARKUP}=ready")], ..container("__proto__", Role::MAIN, State::RUNNING) };
+    let hostile = Container {
+        after: vec![format!("{MARKUP}=ready"), "constructor=ready".to_owned()],
+        ..held(MARKUP, MARKUP, 5)
+    };
+    let other = Container {
+        after: vec![format!("{MARKUP}=ready")],
+        ..container("__proto__", Role::MAIN, State::RUNNING)
+    };
     let shim = FakeShim::start(node.run.path(), "0123456789abcdef", "u-1", vec![hostile, other]);
     shim.change(|pod| {
         pod.pod_name = format!("{MARKUP}</title>");
@@ -201,7 +244,12 @@ fn a_hostile_pods_name_is_text() {
     browser.until("document.querySelector('#why')");
     assert!(browser.text("#story-title").contains(MARKUP), "{}", browser.text("#story-title"));
     assert!(browser.text(".pod").contains(MARKUP));
-    assert_eq!(browser.run("return document.querySelectorAll('img, body script + *, #pods script, #story script').length"), 0);
+    assert_eq!(
+        browser.run(
+            "return document.querySelectorAll('img, body script + *, #pods script, #story script').length"
+        ),
+        0
+    );
     assert_eq!(browser.run("return document.title"), "podshim: node-1");
     // Its namespace as a filter, too.
     browser.run("const it = document.querySelector('#namespace'); it.selectedIndex = 1; it.dispatchEvent(new Event('input', {bubbles: true}))");
@@ -222,7 +270,10 @@ fn the_keyboard_reaches_everything_and_a_screen_reader_has_its_words() {
     let browser = Browser::at(&server.url());
     browser.until("document.querySelector('button[data-pod]') && document.querySelector('#ended button')");
     // All that a mouse can use is reached by Tab, in the order in which it is seen.
-    let usable = browser.run("return document.querySelectorAll('main button, header select, header input').length").as_u64().unwrap();
+    let usable = browser
+        .run("return document.querySelectorAll('main button, header select, header input').length")
+        .as_u64()
+        .unwrap();
     let mut reached = Vec::new();
     for _ in 0..usable {
         browser.press(&[TAB]);
@@ -243,7 +294,10 @@ fn the_keyboard_reaches_everything_and_a_screen_reader_has_its_words() {
     }
     let (role, chart) = browser.spoken("#pods svg");
     assert_eq!(role, "image");
-    assert!(chart.starts_with("Timeline of ") && chart.contains("app (main): created 0.0s, held "), "{chart}");
+    assert!(
+        chart.starts_with("Timeline of ") && chart.contains("app (main): created 0.0s, held "),
+        "{chart}"
+    );
     // Enter opens the story, whose title has the focus; Tab stays in it; Escape closes it, and the focus is where it was.
     browser.run("document.querySelector('button[data-pod]').focus()");
     browser.press(&[ENTER]);
@@ -274,7 +328,13 @@ fn the_keyboard_reaches_everything_and_a_screen_reader_has_its_words() {
 fn a_page_whose_server_was_away_shows_what_is_there_by_then() {
     let node = Node::new();
     let shim = node.held();
-    let other = FakeShim::named("cart", node.run.path(), "11112222", "u-2", vec![container("app", Role::MAIN, State::RUNNING)]);
+    let other = FakeShim::named(
+        "cart",
+        node.run.path(),
+        "11112222",
+        "u-2",
+        vec![container("app", Role::MAIN, State::RUNNING)],
+    );
     let mut server = node.serve();
     let browser = Browser::at(&server.url());
     browser.until("document.querySelector('#count').textContent === '2 of 2 pods'");
@@ -288,14 +348,17 @@ fn a_page_whose_server_was_away_shows_what_is_there_by_then() {
     browser.until("document.querySelector('rect[data-lane=app][data-phase=running]')");
 }
 
-/// With PODSHIM_REWRITE_GOLDEN set it is the picture of docs/web.md.
+/// With PODSHIM_REWRITE_GOLDEN set they are the pictures of docs/web.md.
 #[test]
-fn the_picture_of_the_docs_is_of_this_page() {
+fn the_pictures_of_the_docs_are_of_this_page() {
     let node = Node::new();
     node.record();
     let shop = FakeShim::named("shop-5d8f", node.run.path(), "2222333344445555", "u-2", Vec::new());
     let fetch = Container { real_exit_code: Some(0), ..container("fetch", Role::INIT, State::COMPLETED) };
-    let after = |one: Container, waits: &[&str]| Container { after: waits.iter().map(|it| (*it).to_owned()).collect(), ..one };
+    let after = |one: Container, waits: &[&str]| Container {
+        after: waits.iter().map(|it| (*it).to_owned()).collect(),
+        ..one
+    };
     shop.change(|pod| pod.pod_namespace = "shop".to_owned());
     shop.shows(vec![
         fetch,
@@ -305,37 +368,60 @@ fn the_picture_of_the_docs_is_of_this_page() {
         after(container("worker", Role::MAIN, State::RUNNING), &["fetch=done", "proxy=ready"]),
     ]);
     let all: [(u64, Kind, &str); 19] = [
-        (100, Kind::CREATED, "worker"), (110, Kind::HELD, "worker"), (150, Kind::CREATED, "web"), (160, Kind::HELD, "web"),
-        (300, Kind::CREATED, "logs"), (310, Kind::HELD, "logs"), (400, Kind::CREATED, "proxy"), (410, Kind::HELD, "proxy"),
-        (500, Kind::CREATED, "fetch"), (510, Kind::STARTING, "fetch"), (530, Kind::RUNNING, "fetch"), (1500, Kind::EXITED, "fetch"),
-        (1510, Kind::STARTING, "proxy"), (1520, Kind::RUNNING, "proxy"), (1530, Kind::STARTING, "logs"), (1540, Kind::RUNNING, "logs"),
-        (2600, Kind::GATE_OPENED, "proxy"), (2610, Kind::RUNNING, "worker"), (3100, Kind::RUNNING, "web"),
+        (100, Kind::CREATED, "worker"),
+        (110, Kind::HELD, "worker"),
+        (150, Kind::CREATED, "web"),
+        (160, Kind::HELD, "web"),
+        (300, Kind::CREATED, "logs"),
+        (310, Kind::HELD, "logs"),
+        (400, Kind::CREATED, "proxy"),
+        (410, Kind::HELD, "proxy"),
+        (500, Kind::CREATED, "fetch"),
+        (510, Kind::STARTING, "fetch"),
+        (530, Kind::RUNNING, "fetch"),
+        (1500, Kind::EXITED, "fetch"),
+        (1510, Kind::STARTING, "proxy"),
+        (1520, Kind::RUNNING, "proxy"),
+        (1530, Kind::STARTING, "logs"),
+        (1540, Kind::RUNNING, "logs"),
+        (2600, Kind::GATE_OPENED, "proxy"),
+        (2610, Kind::RUNNING, "worker"),
+        (3100, Kind::RUNNING, "web"),
     ];
     for (at, kind, name) in all {
-        happens(&shop, at, kind, name, "");
-        if kind == Kind::EXITED {
-            // The code of an end belongs to its event.
-            shop.happens(Kind::STOPPED, name, |event| {
-                (event.monotonic_ms, event.code) = (at, Some(0));
-                event.wall_ms = event.wall_ms - 5_000 + i64::try_from(at).unwrap();
-            });
-        }
+        shop.happens(kind, name, |event| {
+            event.code = (kind == Kind::EXITED).then_some(0);
+            (event.monotonic_ms, event.wall_ms) = (at, event.wall_ms - 5_000 + i64::try_from(at).unwrap());
+        });
     }
     let _held = node.held();
     let server = node.serve();
     let browser = Browser::at(&server.url());
-    browser.until("document.querySelectorAll('#pods svg').length === 2 && document.querySelector('#ended button')");
+    browser.until(
+        "document.querySelectorAll('#pods svg').length === 2 && document.querySelector('#ended button')",
+    );
     let seen = browser.run("return document.documentElement.scrollWidth <= innerWidth");
     assert_eq!(seen, true, "nothing is wider than the window");
-    let picture = decoded(&browser.picture());
+    is_of_the_docs("web.png", &browser.picture());
+    browser.run("document.querySelector('button[data-pod=\"2222333344445555\"]').click()");
+    browser.until("document.querySelector('#why')");
+    is_of_the_docs("web-story.png", &browser.picture());
+}
+
+fn is_of_the_docs(name: &str, picture: &str) {
+    let picture = decoded(picture);
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 20_000, "{} bytes", picture.len());
-    let kept = docs().join("web.png");
+    let kept = docs().join(name);
     if env::var_os("PODSHIM_REWRITE_GOLDEN").is_some() {
         fs::write(&kept, &picture).unwrap();
     }
     let kept = fs::read(&kept).unwrap();
     // Its times and letters differ from machine to machine, its size does not.
-    assert_eq!(kept.get(16..24), picture.get(16..24), "docs/web.png is not of this page: PODSHIM_REWRITE_GOLDEN=1 makes it");
+    assert_eq!(
+        kept.get(16..24),
+        picture.get(16..24),
+        "docs/{name} is not of this page: PODSHIM_REWRITE_GOLDEN=1 makes it"
+    );
 }
 
 fn docs() -> PathBuf {

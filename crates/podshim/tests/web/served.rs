@@ -26,7 +26,11 @@ fn only_the_loopbacks_own_names_and_no_other_site_are_answered() {
     let page = server.ask("GET /", OWN);
     assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{page}");
     let policy = page.lines().find(|line| line.starts_with("Content-Security-Policy: ")).unwrap();
-    assert!(policy.contains("default-src 'none'; script-src 'nonce-") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(
+        policy.contains("default-src 'none'; script-src 'nonce-")
+            && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
     let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
     assert!(page.contains(&format!("<script nonce=\"{nonce}\">")) && !page.contains("{nonce}"));
     assert!(!server.ask("GET /", OWN).contains(nonce), "each answer has a number of its own");
@@ -89,7 +93,13 @@ fn a_shim_is_asked_only_for_a_reader_and_only_when_something_happens() {
 #[test]
 fn dead_and_silent_shims_delay_no_other() {
     let run = tempfile::tempdir().unwrap();
-    let alive = FakeShim::named("alive", run.path(), "aaa", "u-1", vec![container("app", Role::MAIN, State::RUNNING)]);
+    let alive = FakeShim::named(
+        "alive",
+        run.path(),
+        "aaa",
+        "u-1",
+        vec![container("app", Role::MAIN, State::RUNNING)],
+    );
     let entry = |id: &str| {
         let directory = run.path().join("k8s.io").join(id);
         fs::create_dir_all(&directory).unwrap();
@@ -133,8 +143,10 @@ fn readers_are_bounded() {
 fn only_a_loopback_address_is_taken() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80", "localhost"] {
         #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-        let output =
-            std::process::Command::new(env!("CARGO_BIN_EXE_podshim")).args(["web", "--listen", address]).output().unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_podshim"))
+            .args(["web", "--listen", address])
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(2), "{address}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
