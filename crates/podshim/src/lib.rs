@@ -8,6 +8,7 @@
 
 pub mod arguments;
 pub mod check;
+pub mod clock;
 pub mod commands;
 pub mod diff;
 pub mod drain;

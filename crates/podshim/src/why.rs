@@ -94,7 +94,7 @@ fn stopping(pod: &PodReport) -> String {
             let why = container.stop_cause.map(Cause::because).unwrap_or_default();
             let kill = container.kill_in_ms.map(|left| format!("; SIGKILL comes in {}", rounded(left)));
             format!(
-                "{begin} It waits for {}, which is {STOPPING} since {signal} {} ago ({why}){}. Nothing is to do, unless it always takes that \
+                "{begin} It waits for {}, which is {STOPPING} since {signal} {} ago ({why}){}. There is nothing to do, unless it always takes that \
                  long: then its program ignores {signal}, and podshim.io/stop-signal.{} names another one.",
                 quoted(pod, container),
                 rounded(time),
@@ -104,9 +104,9 @@ fn stopping(pod: &PodReport) -> String {
         }
         None => {
             match programs(pod).filter(is_left).map(|container| quoted(pod, container)).collect::<Vec<_>>() {
-                left if left.is_empty() => format!("{begin} Nothing of it runs any more. Nothing is to do."),
+                left if left.is_empty() => format!("{begin} Nothing of it runs any more. There is nothing to do."),
                 left => {
-                    format!("{begin} Still to end, each in its turn: {}. Nothing is to do.", left.join(", "))
+                    format!("{begin} Still to end, each in its turn: {}. There is nothing to do.", left.join(", "))
                 }
             }
         }
@@ -132,7 +132,7 @@ fn running(pod: &PodReport) -> String {
     if let Some(next) = programs(pod).find(starts) {
         return format!("{title} waits for its caller: {}", obstacle(pod, next));
     }
-    format!("{title} waits for nothing: what its plan starts has been started. Nothing is to do.")
+    format!("{title} waits for nothing: what its plan starts has been started. There is nothing to do.")
 }
 
 /// The first held container of that role.
@@ -157,7 +157,7 @@ fn waiting(pod: &PodReport, held: &ContainerReport) -> String {
         text += &format!(" {} is held, waiting for {}.", quoted(pod, next), reason(next));
         at = next;
     }
-    text + " Nothing is to do: it starts when that is over."
+    text + " There is nothing to do: it starts when that is over."
 }
 
 /// The container that the reason of a hold names.
@@ -184,7 +184,7 @@ fn obstacle(pod: &PodReport, container: &ContainerReport) -> String {
              whether the pod has a container of that name."
         ),
         State::CREATING | State::CREATED => {
-            format!("{name} is created, and its caller has not started it yet. Nothing is to do.")
+            format!("{name} is created, and its caller has not started it yet. There is nothing to do.")
         }
         State::BACKING_OFF | State::RESTARTING => {
             let again = match container.restart_in_ms {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_names_its_gate_and_where_to_look() {
+    fn a_hold_names_its_gate_and_the_log() {
         let proxy = Container {
             gate: "tcp::8080".to_owned(),
             gate_state: GateState::STARTED.into(),

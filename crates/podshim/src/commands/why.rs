@@ -3,8 +3,8 @@
 use clap::Args;
 use control_api::client::Client;
 
-use super::ps::now_ms;
 use crate::arguments::{HistoryArguments, NodeArguments, PodArgument};
+use crate::clock::now_ms;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::print;
 use crate::past;

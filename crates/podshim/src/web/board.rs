@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::commands::ps::now_ms;
+use crate::clock::now_ms;
 
 /// The pods as they are shown.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use node_state::entry::Entry;
 use node_state::past::forget_commands;
 use serde_json::{Value, json};
 
-use crate::commands::ps::now_ms;
+use crate::clock::now_ms;
 use crate::events::EventReport;
 use crate::past::PastReport;
 use crate::pods::PodReport;
