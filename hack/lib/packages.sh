@@ -14,6 +14,8 @@ PACKAGES=(
     "demo    runc                  /usr/sbin/runc"
     "demo    util-linux            /usr/bin/nsenter"
     "tests   checkpolicy           /usr/bin/checkpolicy"
+    "tests   chromium              /usr/bin/chromium"
+    "tests   chromium-driver       /usr/bin/chromedriver"
     "tests   crun                  /usr/bin/crun"
     "tests   fish                  /usr/bin/fish"
     "tests   iptables              /usr/sbin/iptables"

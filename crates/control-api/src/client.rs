@@ -21,7 +21,7 @@ use crate::{
     StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
 };
 
-const SERVICE: &str = "podshim.v1.Pod";
+pub(crate) const SERVICE: &str = "podshim.v1.Pod";
 
 /// Why a shim has not answered.
 #[derive(Debug, Error)]
@@ -92,16 +92,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Dead`] if no process listens, [`ClientError::NoAnswer`] if the shim has not accepted earlier connections.
     pub fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
-        let failed = |errno: Errno| match errno {
-            Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => {
-                ClientError::Dead { socket: socket.to_owned() }
-            }
-            // Its backlog is full: it has accepted no connection for a while.
-            Errno::EAGAIN => ClientError::NoAnswer { limit },
-            errno => ClientError::Connect { socket: socket.to_owned(), source: errno.into() },
-        };
-        let address = UnixAddr::new(socket).map_err(failed)?;
-        let descriptor = connected(&address).map_err(failed)?;
+        let descriptor = connected(socket, limit)?;
         let connection = ttrpc::Client::new(descriptor.into_raw_fd())
             .map_err(|error| ClientError::Protocol(error.to_string()))?;
         Ok(Self { connection, limit })
@@ -204,7 +195,20 @@ pub(crate) fn failure(error: TtrpcError, method: &'static str, limit: Duration) 
     }
 }
 
-fn connected(address: &UnixAddr) -> nix::Result<OwnedFd> {
+/// A connection to that socket. It may never block.
+pub(crate) fn connected(socket: &Path, limit: Duration) -> Result<OwnedFd, ClientError> {
+    let address = UnixAddr::new(socket);
+    address.and_then(|address| connected_to(&address)).map_err(|errno| match errno {
+        Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => {
+            ClientError::Dead { socket: socket.to_owned() }
+        }
+        // Its backlog is full: it has accepted no connection for a while.
+        Errno::EAGAIN => ClientError::NoAnswer { limit },
+        errno => ClientError::Connect { socket: socket.to_owned(), source: errno.into() },
+    })
+}
+
+fn connected_to(address: &UnixAddr) -> nix::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(descriptor.as_raw_fd(), address)?;

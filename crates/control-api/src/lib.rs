@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod polled;
 pub mod text;
 pub mod waiting;
 mod words;

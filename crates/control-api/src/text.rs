@@ -45,6 +45,7 @@ pub fn of_inspection(answer: &mut InspectResponse) {
     clean(&mut answer.restart_request);
     for container in &mut answer.containers {
         clean([&mut container.id, &mut container.name, &mut container.gate, &mut container.held_for]);
+        clean(&mut container.after);
     }
 }
 
@@ -90,6 +91,7 @@ mod tests {
                 name: text(),
                 gate: text(),
                 held_for: text(),
+                after: vec![text()],
                 ..Default::default()
             }],
             ..Default::default()
@@ -109,7 +111,11 @@ mod tests {
         let of = |message: &str| {
             let body =
                 strings.split(message).nth(1).and_then(|rest| rest.split("\n}").next()).expect(message);
-            let is_text = |line: &&str| line.trim().trim_start_matches("optional ").starts_with("string ");
+            let is_text = |line: &&str| {
+                let line = line.trim();
+                let kind = ["optional ", "repeated "].iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+                kind.starts_with("string ")
+            };
             body.lines().filter(is_text).count()
         };
         let wanted: usize = answers.into_iter().map(of).sum();

@@ -66,6 +66,22 @@ fn i2_a_failed_init_fails_the_pod_under_never_only() {
     }
 }
 
+/// S2: what each waits for when it starts, also one that no caller has created; that every main is gone before a sidecar stops is
+/// no wait.
+#[test]
+fn s2_an_operator_sees_what_each_container_waits_for() {
+    let keys = [("podshim.io/after.b", "s=started"), ("podshim.io/after.late", "a=ready")];
+    let mut driver = Driver::with_keys("i=init, s=sidecar, late=sidecar, a=main, b=main", &keys);
+    run(&mut driver, &["i"]);
+    let inspection = driver.pod.inspect(PodTime::ZERO);
+    let waits = inspection.containers.iter().map(|container| {
+        let after = container.after.iter().map(|(name, until)| format!("{name}={}", until.word()));
+        format!("{}: {}", container.name, after.collect::<Vec<_>>().join(", "))
+    });
+    let waits: Vec<_> = waits.filter(|wait| !wait.starts_with("pause")).collect();
+    assert_eq!(waits, ["i: ", "s: i=done", "late: a=ready", "a: i=done, s=ready", "b: s=started"]);
+}
+
 fn missing(driver: &Driver) -> Vec<String> {
     driver.pod.missing().map(|missing| missing.members).unwrap_or_default()
 }

@@ -21,6 +21,8 @@ pub mod switch;
 pub mod timeline;
 pub mod translate;
 pub mod watch;
+pub mod web;
+pub mod why;
 
 use std::sync::LazyLock;
 
@@ -90,6 +92,10 @@ pub enum Command {
     Uninstall(install::UninstallArguments),
     /// print what happens to a pod, as it happens
     Watch(watch::Arguments),
+    /// a page with the node's pods, as they live
+    Web(web::Arguments),
+    /// what a pod waits for, since when, and what to do
+    Why(why::Arguments),
     /// whether containerd has podshim's runtime
     #[command(hide = true)]
     HasRuntime(install::HasRuntimeArguments),
@@ -135,6 +141,8 @@ impl Command {
             Self::Translate(arguments) => translate::run(arguments),
             Self::Uninstall(arguments) => install::uninstall(arguments, files(&table())),
             Self::Watch(arguments) => watch::run(arguments),
+            Self::Web(arguments) => web::run(arguments),
+            Self::Why(arguments) => why::run(arguments),
             Self::Completion(arguments) => reference::completion(arguments, &table()),
             Self::Man(arguments) => reference::man(arguments, &table()),
         }

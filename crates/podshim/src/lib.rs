@@ -8,11 +8,13 @@
 
 pub mod arguments;
 pub mod check;
+pub mod clock;
 pub mod commands;
 pub mod diff;
 pub mod drain;
 pub mod events;
 pub mod finding_text;
+pub mod http;
 pub mod metrics;
 pub mod outcome;
 pub mod output;
@@ -27,4 +29,6 @@ pub mod spans;
 pub mod terminal;
 pub mod timeline;
 pub mod usage;
+pub mod web;
+pub mod why;
 pub mod words;

@@ -148,6 +148,8 @@ pub struct ContainerReport {
     /// Whether the gate is closed, started or open.
     #[serde(serialize_with = "words::serialize_some")]
     pub gate_state: Option<GateState>,
+    /// What it waits for when it starts, as in its `after` annotation; empty from a shim that does not report it.
+    pub after: Vec<String>,
     /// Why it is held.
     pub held_for: Option<String>,
     /// Its restarts by podshim since it last ran for ten minutes (R4).
@@ -326,6 +328,7 @@ impl ContainerReport {
             pid: (container.pid != 0).then_some(container.pid),
             gate,
             gate_state,
+            after: container.after,
             held_for: non_empty(container.held_for),
             restarts: container.restarts,
             restarts_total: container.restarts_total,

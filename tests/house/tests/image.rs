@@ -98,9 +98,9 @@ fn every_digest_is_right_and_each_image_has_two_programs() {
     );
 }
 
-/// docs/agent.md: the agent's has the agent alone.
+/// docs/agent.md: the agent's has the agent, and podshim for `kubectl podshim`.
 #[test]
-fn the_agents_image_has_one_program() {
+fn the_agents_image_has_two_programs() {
     let directory = tempfile::tempdir().expect("a directory");
     let programs = format!("amd64={}", programs(directory.path(), "amd64").display());
     let archive = directory.path().join("image.tar");
@@ -117,7 +117,7 @@ fn the_agents_image_has_one_program() {
     assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/podshim-agent"]));
     let layer = blob(&layout, &manifest["layers"][0]);
     let listed = succeeds("tar", &["-tf", layer.to_str().expect("UTF-8")]);
-    assert_eq!(listed, "./\n./podshim-agent\n");
+    assert_eq!(listed, "./\n./podshim\n./podshim-agent\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Gate, Role, Signal};
+use pod_spec::{Condition, Gate, Role, Signal};
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
@@ -86,6 +86,8 @@ pub struct InspectedContainer {
     pub pid: Option<u32>,
     /// What opens its gate, if anything waits for that, and whether it is open.
     pub gate: Option<(Gate, GateProgress)>,
+    /// What it waits for when it starts (S2), by name.
+    pub after: Vec<(String, Condition)>,
     /// Why it is held.
     pub held_for: Option<String>,
     /// Its restarts by podshim since its last good run (R4).
@@ -114,6 +116,7 @@ impl InspectedContainer {
             state: InspectedState::NotCreated,
             pid: None,
             gate: None,
+            after: Vec::new(),
             held_for: None,
             restarts: 0,
             restarts_total: 0,

@@ -2,7 +2,7 @@
 //!
 //! Owns the projection of the tables to public types. Changes nothing.
 
-use pod_spec::{RestartPolicy, Role};
+use pod_spec::{Condition, RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::phase::{Part, Phase};
@@ -25,7 +25,7 @@ pub(crate) fn inspect_pod(pod: &State, now: PodTime) -> Inspection {
     let members = pod.members().iter().enumerate().filter(|(index, _)| !pod.is_vacant(*index));
     let planned = members.map(|(index, state)| match pod.current(index) {
         Some(container) => inspect_container(pod, container, now),
-        None => inspect_missing(state),
+        None => inspect_missing(pod, state),
     });
     let of_part = |part: Part| {
         let containers = pod.containers().filter(move |container| container.part() == part);
@@ -107,6 +107,7 @@ fn inspect_container(pod: &State, container: &Container, now: PodTime) -> Inspec
         state: container.inspected_state(),
         pid: container.has_process().then_some(container.pid()),
         gate: state.and_then(MemberState::inspected_gate),
+        after: container.member().map(|index| waits_of(pod, pod.member(index))).unwrap_or_default(),
         held_for: hold_reason(pod, container.id()),
         restarts: container.restarts.count(),
         restarts_total: container.restarts.total(),
@@ -124,8 +125,16 @@ fn kill_at(pod: &State, container: &Container) -> Option<PodTime> {
     [container.ending.kill_at(), part].into_iter().flatten().min().filter(|_| container.has_process())
 }
 
-fn inspect_missing(state: &MemberState) -> InspectedContainer {
+/// What it waits for when it starts. What only its stop has to do with is left out.
+fn waits_of(pod: &State, state: &MemberState) -> Vec<(String, Condition)> {
+    let waits = state.links().iter().filter_map(|link| Some((link.earlier, link.until?)));
+    let seen = waits.filter(|(earlier, _)| !pod.is_vacant(*earlier));
+    seen.map(|(earlier, until)| (pod.member(earlier).member().name.clone(), until)).collect()
+}
+
+fn inspect_missing(pod: &State, state: &MemberState) -> InspectedContainer {
     InspectedContainer {
+        after: waits_of(pod, state),
         gate: state.inspected_gate(),
         real_exit: state.ended().map(Ended::real).or(state.completed()),
         ..InspectedContainer::not_created(&state.member().name, state.inspected_part())

@@ -9,8 +9,9 @@ use control_api::container::Role;
 use serde::Serialize;
 
 use super::inspect::{OOM_KILLED, times};
-use super::ps::{age, now_ms};
+use super::ps::age;
 use crate::arguments::{HistoryArguments, NamespaceArgument, ResultArguments, duration_or_seconds};
+use crate::clock::now_ms;
 use crate::events::{date, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Cut, Format, Table, print, print_json};

@@ -9,8 +9,9 @@ use control_api::container::State;
 use control_api::event::Cause;
 use pod_spec::DurationText;
 
-use super::ps::{age, colour_of_container, now_ms};
+use super::ps::{age, colour_of_container};
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::clock::now_ms;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};

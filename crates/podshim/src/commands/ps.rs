@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io::stdout;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use control_api::container::{Role, State};
@@ -12,6 +12,7 @@ use pod_spec::nearest_word;
 use serde::Serialize;
 
 use crate::arguments::{NamespaceArgument, NodeArguments, ResultArguments};
+use crate::clock::now_ms;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Cut, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
@@ -199,12 +200,6 @@ pub(crate) fn age(milliseconds: i64) -> String {
         7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use control_api::client::Client;
 use serde::Serialize;
 
 use super::inspect::failed;
-use super::ps::now_ms;
 use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
+use crate::clock::now_ms;
 use crate::events::EventReport;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Format, milliseconds, print, print_json};

@@ -4,7 +4,8 @@ use clap::Command;
 use clap_complete::Shell;
 
 /// The commands that take a pod, and of these the one that takes pods that have ended.
-const OF_PODS: [&str; 8] = ["history", "inspect", "ps", "restart", "stop", "switch", "timeline", "watch"];
+const OF_PODS: [&str; 9] =
+    ["history", "inspect", "ps", "restart", "stop", "switch", "timeline", "watch", "why"];
 const OF_PAST: &str = "history";
 
 /// The script with names of pods.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use manifests::yaml::Node;
+use node_state::past::HISTORY_ROOT;
 use pod_spec::STARTED_CONDITION;
 
 use super::{Part, objects_of, texts};
@@ -76,21 +77,32 @@ fn rights_are_the_least() {
     }
     assert_eq!(text(pod, &["automountServiceAccountToken"]), "false");
     let containers = pod.get("containers").expect("containers").items();
-    let [container] = containers else { panic!("{} containers", containers.len()) };
-    assert_eq!(text(container, &["image"]), format!("podshim-agent:{}", env!("CARGO_PKG_VERSION")));
-    let context = container.get("securityContext").expect("a context");
-    assert_eq!(text(context, &["allowPrivilegeEscalation"]), "false");
-    assert_eq!(text(context, &["readOnlyRootFilesystem"]), "true");
-    let capabilities = context.get("capabilities").expect("capabilities");
-    assert_eq!(
-        (texts(capabilities, "drop"), texts(capabilities, "add")),
-        (vec!["ALL"], vec!["DAC_OVERRIDE"])
-    );
-    let mounts = container.get("volumeMounts").expect("mounts").items();
-    assert!(mounts.iter().all(|mount| text(mount, &["readOnly"]) == "true"));
-    let paths: Vec<_> = mounts.iter().map(|mount| text(mount, &["mountPath"])).collect();
-    assert_eq!(paths[..3], ["/run/podshim", "/run/containerd/s", "/etc/podshim"]);
-    let variable = &container.get("env").expect("a variable").items()[0];
-    assert_eq!(text(variable, &["name"]), "NODE_NAME");
-    assert_eq!(text(variable, &["valueFrom", "fieldRef", "fieldPath"]), "spec.nodeName");
+    let [agent, command] = containers else { panic!("{} containers", containers.len()) };
+    let paths = |container: &Node| {
+        let mounts = container.get("volumeMounts").expect("mounts").items();
+        assert!(mounts.iter().all(|mount| text(mount, &["readOnly"]) == "true"));
+        mounts.iter().map(|mount| text(mount, &["mountPath"]).to_owned()).collect::<Vec<_>>()
+    };
+    for container in containers {
+        assert_eq!(text(container, &["image"]), format!("podshim-agent:{}", env!("CARGO_PKG_VERSION")));
+        let context = container.get("securityContext").expect("a context");
+        assert_eq!(text(context, &["allowPrivilegeEscalation"]), "false");
+        assert_eq!(text(context, &["readOnlyRootFilesystem"]), "true");
+        let capabilities = context.get("capabilities").expect("capabilities");
+        assert_eq!(
+            (texts(capabilities, "drop"), texts(capabilities, "add")),
+            (vec!["ALL"], vec!["DAC_OVERRIDE"])
+        );
+        let variable = &container.get("env").expect("a variable").items()[0];
+        assert_eq!(text(variable, &["name"]), "NODE_NAME");
+        assert_eq!(text(variable, &["valueFrom", "fieldRef", "fieldPath"]), "spec.nodeName");
+    }
+    assert_eq!(paths(agent)[..3], ["/run/podshim", "/run/containerd/s", "/etc/podshim"]);
+    // A person who runs a command in it finds no token.
+    assert_eq!(paths(command), ["/run/podshim", "/run/containerd/s", HISTORY_ROOT]);
+    assert_eq!(text(command, &["name"]), "podshim", "kubectl podshim runs its command in it");
+    let [program, words @ ..] = &texts(command, "command")[..] else { panic!("no command") };
+    assert_eq!(*program, "/podshim");
+    let words = std::iter::once("podshim").chain(words.iter().copied());
+    assert!(podshim::commands::table().try_get_matches_from(words).is_ok());
 }

@@ -4,6 +4,7 @@
 mod agent;
 mod agent_policy;
 mod label_policy;
+mod plugin;
 mod validating;
 
 use std::collections::BTreeSet;

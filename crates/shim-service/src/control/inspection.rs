@@ -108,6 +108,7 @@ fn container(container: InspectedContainer) -> Container {
             GateProgress::Open => GateState::OPEN,
         }
         .into(),
+        after: container.after.into_iter().map(|(name, until)| format!("{name}={}", until.word())).collect(),
         held_for: container.held_for.unwrap_or_default(),
         restarts: container.restarts,
         restarts_total: Some(container.restarts_total),

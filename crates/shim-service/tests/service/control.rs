@@ -87,6 +87,7 @@ fn a_held_pod_says_what_it_waits_for() {
         );
         // The agent reads for whom it waits out of this: a role, a name in quotes, and a colon.
         assert_eq!(app.held_for, "sidecar \"proxy\": not created yet");
+        assert_eq!(app.after, ["proxy=ready"]);
         assert_ne!(app.pid, 0);
 
         pod.run("c-proxy", "exec sleep 60", &[("io.kubernetes.cri.container-name", "proxy")]).await;

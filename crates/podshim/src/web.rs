@@ -1,0 +1,279 @@
+//! The page of `podshim web`: the node's pods with their timelines, as they live.
+//!
+//! Owns which request gets which answer, and that no other page of a browser can ask. `board` has what is shown, `follow` keeps it
+//! up to date, `shown` is its form. Changes nothing: there is no request that asks a shim to do something.
+
+mod board;
+mod follow;
+mod shown;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use control_api::client::Client;
+use node_state::entry::Entry;
+use serde_json::json;
+
+use self::board::{Board, Seen};
+use crate::http::{Connection, PLAIN, Request, Server};
+use crate::outcome::CommandError;
+use crate::past;
+use crate::shims::ANSWER_LIMIT;
+
+/// The page: script and style are in it.
+const PAGE: &str = include_str!("web/page.html");
+/// Where the page has the number that allows its script; it is another one for each answer.
+const NONCE: &str = "{nonce}";
+/// How many readers there may be at once, each with a thread.
+const READERS: usize = 32;
+/// How often a reader that waits gets a sign of life: so one that is gone is noticed.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// How much is written to a reader at once.
+const PART: usize = 64 << 10;
+/// How many pods that have ended are listed.
+const ENDED: usize = 200;
+/// Of every answer: no other page may show or read it, and nothing keeps it.
+const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+                       Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
+const JSON: &str = "application/json";
+
+/// What is served.
+#[derive(Debug)]
+pub struct Site {
+    /// Where the shims are found.
+    pub run_dir: PathBuf,
+    /// Where the records of ended pods are.
+    pub history_dir: PathBuf,
+    /// The node's name.
+    pub node: String,
+}
+
+/// What all readers share.
+struct Shared {
+    site: Site,
+    board: Board,
+    readers: AtomicUsize,
+    /// One at a time reads the records, which may be 64 MiB.
+    records: Mutex<()>,
+}
+
+/// Serves the page until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The address cannot be used.
+pub fn run(address: SocketAddr, site: Site) -> Result<(), CommandError> {
+    let server = Server::new(address)?;
+    let shared = Arc::new(Shared {
+        site,
+        board: Board::default(),
+        readers: AtomicUsize::new(0),
+        records: Mutex::new(()),
+    });
+    let following = shared.clone();
+    thread::spawn(move || follow::run(&following.site.run_dir, &following.board));
+    eprintln!("podshim: the page is at http://{}/", server.address());
+    server.run(|mut connection| match Place::of(&shared) {
+        Some(place) => {
+            // A reader that goes away or sends nothing ends its thread, and nothing else. Without a thread it gets no answer.
+            drop(thread::Builder::new().spawn(move || drop(place.shared.answer(connection))));
+        }
+        // The connection is new: so short an answer finds room in it.
+        None => drop(connection.answer("503 Service Unavailable", PLAIN, HEADERS, "too many readers\n")),
+    })
+}
+
+/// The place of a reader.
+struct Place {
+    shared: Arc<Shared>,
+}
+
+impl Place {
+    /// A place, if one is left.
+    fn of(shared: &Arc<Shared>) -> Option<Self> {
+        let place = Self { shared: shared.clone() };
+        (shared.readers.fetch_add(1, Ordering::SeqCst) < READERS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn answer(&self, mut connection: Connection) -> io::Result<()> {
+        let request = Request::read(&mut connection)?;
+        let Some(path) = request.path() else {
+            return connection.answer("405 Method Not Allowed", PLAIN, HEADERS, "only GET\n");
+        };
+        if !is_for_this_host(&request) || (path != "/" && is_of_another_site(&request)) {
+            return connection.answer("403 Forbidden", PLAIN, HEADERS, "only for pages of this address\n");
+        }
+        let found = match path {
+            "/" => return page(&mut connection),
+            "/events" => return self.events(&mut connection),
+            "/pod" => request.value("id").and_then(|id| self.pod(id)),
+            "/past" => request.value("id").and_then(|id| self.past(id)),
+            "/ended" => Some(self.ended()),
+            _ => None,
+        };
+        match found {
+            Some(text) => {
+                connection.renew();
+                connection.answer("200 OK", JSON, HEADERS, &text)
+            }
+            None => connection.answer("404 Not Found", PLAIN, HEADERS, "there is no such thing\n"),
+        }
+    }
+
+    /// What happens, until the reader is gone.
+    fn events(&self, connection: &mut Connection) -> io::Result<()> {
+        write!(
+            connection,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n{HEADERS}\r\n"
+        )?;
+        let node = json!({ "node": self.site.node });
+        write!(connection, "retry: 2000\nevent: begin\ndata: {node}\n\n")?;
+        let (viewer, mut seen) = (self.board.viewer(), Seen::default());
+        loop {
+            let text = viewer.next(&mut seen, SIGN_OF_LIFE);
+            // A reader at the other end of a slow line has time for each part.
+            for part in text.as_deref().unwrap_or(":\n\n").as_bytes().chunks(PART) {
+                connection.renew();
+                connection.write_all(part)?;
+            }
+        }
+    }
+
+    /// All there is to know of a pod that a shim serves.
+    fn pod(&self, id: &str) -> Option<String> {
+        let entry = Entry::list(&self.site.run_dir).ok()?.into_iter().find(|entry| entry.id == id)?;
+        let asked = Client::connect(&entry.socket, ANSWER_LIMIT)
+            .and_then(|client| Ok((client.inspect()?, client.events(0, Duration::ZERO)?)));
+        let story = match asked {
+            Ok((pod, events)) => shown::story(pod, events),
+            Err(error) => shown::story_of_silent(entry, error),
+        };
+        Some(story.to_string())
+    }
+
+    fn past(&self, id: &str) -> Option<String> {
+        let _alone = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let past = past::find(&self.site.history_dir, id, None).ok().filter(|past| past.pod.id == id)?;
+        Some(shown::story_of_past(past).to_string())
+    }
+
+    fn ended(&self) -> String {
+        let _alone = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pods, _) = past::list(&self.site.history_dir, i64::MIN).unwrap_or_default();
+        let newest: Vec<_> = pods.iter().rev().take(ENDED).map(shown::ended).collect();
+        json!({ "pods": newest }).to_string()
+    }
+}
+
+fn page(connection: &mut Connection) -> io::Result<()> {
+    let mut random = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let nonce: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let policy = format!(
+        "Content-Security-Policy: default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n{HEADERS}"
+    );
+    connection.answer("200 OK", "text/html; charset=utf-8", &policy, &PAGE.replace(NONCE, &nonce))
+}
+
+/// Whether the reader has asked a name or an address of the loopback. A page of another site may give its own name this address (DNS
+/// rebinding): its browser then sends that name. The port may be another one's, as that of `kubectl port-forward`.
+fn is_for_this_host(request: &Request) -> bool {
+    let mut hosts = request.header("host");
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Whether a browser says that a page of another site asks. It could not read the answer, but each one takes a reader's place.
+fn is_of_another_site(request: &Request) -> bool {
+    request.header("sec-fetch-site").any(|site| !matches!(site, "same-origin" | "none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_loopback_are_answered() {
+        let asked =
+            |headers: &str| is_for_this_host(&Request::of(&format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n")));
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:9754", "127.9.9.9", "[::1]:9754", "[::1]"] {
+            assert!(asked(&format!("Host: {host}")), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:9754",
+            "localhost.evil.example",
+            "10.0.0.1:9754",
+            "[::2]:1",
+            "127.0.0.1.evil.example",
+        ] {
+            assert!(!asked(&format!("Host: {host}")), "{host}");
+        }
+        assert!(!asked("Accept: */*"), "no name at all");
+        assert!(!asked("Host: localhost\r\nHost: evil.example"));
+    }
+
+    #[test]
+    fn another_sites_pages_are_refused() {
+        let asked = |site: &str| {
+            is_of_another_site(&Request::of(&format!("GET / HTTP/1.1\r\nSec-Fetch-Site: {site}\r\n\r\n")))
+        };
+        assert!(asked("cross-site") && asked("same-site"));
+        assert!(!asked("same-origin") && !asked("none"));
+        assert!(!is_of_another_site(&Request::of("GET / HTTP/1.1\r\n\r\n")), "curl");
+    }
+
+    /// A pod's author writes names and commands. What makes markup, code or a request of a text is not in the page.
+    #[test]
+    fn the_page_makes_only_text_of_texts_and_asks_only_its_own_address() {
+        for dangerous in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "Function(",
+            "setAttribute(\"on",
+            "srcdoc",
+            "javascript:",
+            "https://",
+            "//cdn",
+            "import(",
+            "style=",
+            "onclick=",
+            "localStorage",
+            "cookie",
+        ] {
+            assert!(!PAGE.contains(dangerous), "{dangerous}");
+        }
+        let addresses: Vec<_> = PAGE.match_indices("http://").map(|(at, _)| &PAGE[at..at + 26]).collect();
+        assert_eq!(
+            addresses,
+            ["http://www.w3.org/2000/svg"],
+            "the name of a language, which no browser asks"
+        );
+        assert_eq!(
+            PAGE.matches(NONCE).count(),
+            PAGE.matches("<script").count() + PAGE.matches("<style").count()
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! The server as programs reach it that are no page of its own: who gets an answer, and what it costs the shims.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use control_api::container::{Role, State};
+use control_api::event::Kind;
+
+use crate::fake_shim::{FakeShim, container};
+use crate::server::Server;
+
+const OWN: &str = "Host: 127.0.0.1\r\n";
+
+fn server(run: &std::path::Path) -> Server {
+    Server::start(run, run)
+}
+
+#[test]
+fn only_the_loopbacks_own_names_and_no_other_site_are_answered() {
+    let run = tempfile::tempdir().unwrap();
+    let _shim = FakeShim::start(run.path(), "abc", "u-1", vec![container("app", Role::MAIN, State::RUNNING)]);
+    let mut server = server(run.path());
+    let page = server.ask("GET /", OWN);
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{page}");
+    let policy = page.lines().find(|line| line.starts_with("Content-Security-Policy: ")).unwrap();
+    assert!(
+        policy.contains("default-src 'none'; script-src 'nonce-")
+            && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
+    let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(page.contains(&format!("<script nonce=\"{nonce}\">")) && !page.contains("{nonce}"));
+    assert!(!server.ask("GET /", OWN).contains(nonce), "each answer has a number of its own");
+    for (line, headers, status) in [
+        // DNS rebinding: the page of another name, which has this address now.
+        ("GET /", "Host: evil.example\r\n", 403),
+        ("GET /pod?id=abc", "Host: evil.example:9754\r\n", 403),
+        ("GET /events", "Host: evil.example\r\n", 403),
+        ("GET /", "", 403),
+        // Another page, which cannot read the answer.
+        ("GET /ended", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", 403),
+        // A link on another page is a person's choice.
+        ("GET /", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", 200),
+        ("GET /pod?id=abc", "Host: localhost:1\r\nSec-Fetch-Site: same-origin\r\n", 200),
+        ("GET /pod?id=abcd", OWN, 404),
+        ("GET /pod", OWN, 404),
+        ("GET /past?id=../../abc", OWN, 404),
+        ("GET /ended", OWN, 200),
+        ("GET /nothing", OWN, 404),
+        ("POST /pod?id=abc", OWN, 405),
+        ("DELETE /", OWN, 405),
+    ] {
+        let answer = server.ask(line, headers);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line} {headers}: {answer}");
+        assert!(!answer.to_ascii_lowercase().contains("access-control-allow"), "{answer}");
+        assert!(answer.contains("Cross-Origin-Resource-Policy: same-origin\r\n"), "{answer}");
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+/// What the shims are asked while no page is open, and while nothing happens: nothing.
+#[test]
+fn a_shim_is_asked_only_for_a_reader_and_only_when_something_happens() {
+    let run = tempfile::tempdir().unwrap();
+    let shim = FakeShim::start(run.path(), "abc", "u-1", vec![container("app", Role::MAIN, State::RUNNING)]);
+    let server = server(run.path());
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(shim.inspected(), 0, "no page is open");
+    let mut reader = Events::of(&server);
+    reader.until("event: all\n");
+    let asked = shim.inspected();
+    assert!((1..=3).contains(&asked), "{asked}");
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(shim.inspected(), asked, "nothing happens");
+    shim.happens(Kind::OUT_OF_MEMORY, "app", |event| event.monotonic_ms = 5);
+    reader.until("out of memory");
+    assert_eq!(shim.inspected(), asked + 1);
+    drop(reader);
+    // It notices that the reader is gone when it has something for it.
+    shim.happens(Kind::PAUSED, "app", |event| event.monotonic_ms = 6);
+    thread::sleep(Duration::from_secs(1));
+    shim.happens(Kind::RESUMED, "app", |event| event.monotonic_ms = 7);
+    thread::sleep(Duration::from_secs(3));
+    let asked = shim.inspected();
+    shim.happens(Kind::PAUSED, "app", |event| event.monotonic_ms = 8);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(shim.inspected(), asked, "no page is open any more");
+}
+
+#[test]
+fn dead_and_silent_shims_delay_no_other() {
+    let run = tempfile::tempdir().unwrap();
+    let alive = FakeShim::named(
+        "alive",
+        run.path(),
+        "aaa",
+        "u-1",
+        vec![container("app", Role::MAIN, State::RUNNING)],
+    );
+    let entry = |id: &str| {
+        let directory = run.path().join("k8s.io").join(id);
+        fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("socket");
+        let text = serde_json::json!({"version": 1, "id": id, "namespace": "k8s.io", "socket": socket, "pod_name": id, "pod_namespace": "prod", "drain_priority": 0});
+        fs::write(directory.join("pod.json"), text.to_string()).unwrap();
+        socket
+    };
+    entry("dead");
+    let _silent = std::os::unix::net::UnixListener::bind(entry("silent")).unwrap();
+    let server = server(run.path());
+    let mut reader = Events::of(&server);
+    reader.until("prod/alive");
+    reader.until("event: all\n");
+    let text = reader.text.clone();
+    assert!(text.contains("shim dead") && text.contains("shim silent"), "{text}");
+    let answer = server.ask("GET /pod?id=dead", OWN);
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("its shim is dead"), "{answer}");
+    drop(alive);
+    reader.until("event: gone\ndata: \"aaa\"");
+}
+
+/// Readers that stay are bounded, and one that sends nothing keeps its place for two seconds at most.
+#[test]
+fn readers_are_bounded() {
+    let run = tempfile::tempdir().unwrap();
+    let server = server(run.path());
+    let mut silent: Vec<_> = (0..40).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let mut answer = String::new();
+    silent.last_mut().unwrap().read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    thread::sleep(Duration::from_secs(3));
+    assert!(server.ask("GET /ended", OWN).starts_with("HTTP/1.1 200 OK"));
+    // An endless head.
+    let mut endless = server.sent("GET / HTTP/1.1\r\n");
+    let _ = endless.write_all(&vec![b'x'; 100_000]);
+    assert!(server.ask("GET /ended", OWN).starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn only_a_loopback_address_is_taken() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80", "localhost"] {
+        #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_podshim"))
+            .args(["web", "--listen", address])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{address}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// A reader of server-sent events.
+struct Events {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Events {
+    fn of(server: &Server) -> Self {
+        let stream = server.sent(&format!("GET /events HTTP/1.1\r\n{OWN}\r\n"));
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    /// Reads until that text has come.
+    fn until(&mut self, text: &str) {
+        let mut chunk = [0; 4096];
+        while !self.text.contains(text) {
+            let length = self.stream.read(&mut chunk).unwrap();
+            assert!(length > 0, "the server has closed it: {}", self.text);
+            self.text += &String::from_utf8_lossy(&chunk[..length]);
+        }
+    }
+}
