@@ -29,7 +29,7 @@ impl Overdue {
     }
 
     /// Its container's end waits for those operations and no others, for each until that time at the latest, or the one that was
-    /// set before. Returns whether that is news.
+    /// set before. Returns whether that is new.
     pub(crate) fn wait(&mut self, ops: &[OpId], until: PodTime) -> bool {
         if ops.is_empty() && self.0.is_empty() {
             return false;
@@ -40,9 +40,9 @@ impl Overdue {
             None => Limit::Until(until),
         };
         let awaited: Vec<_> = ops.iter().map(|op| Awaited { op: *op, limit: limit_of(*op) }).collect();
-        let is_news = self.0 != awaited;
+        let is_new = self.0 != awaited;
         self.0 = awaited;
-        is_news
+        is_new
     }
 
     /// The operations that are to be given up now, and were not.
