@@ -113,7 +113,10 @@ mod tests {
                 strings.split(message).nth(1).and_then(|rest| rest.split("\n}").next()).expect(message);
             let is_text = |line: &&str| {
                 let line = line.trim();
-                let kind = ["optional ", "repeated "].iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+                let kind = ["optional ", "repeated "]
+                    .iter()
+                    .find_map(|word| line.strip_prefix(word))
+                    .unwrap_or(line);
                 kind.starts_with("string ")
             };
             body.lines().filter(is_text).count()

@@ -1,8 +1,9 @@
-//! podshim's agent on a cluster: `dist/kubernetes/agent` as it is, under its own rights, and what people see by kubectl.
+//! podshim's agent on a cluster: `dist/kubernetes/agent` with an image of the nodes, under its own rights, and what people see by kubectl.
 //!
 //! Its tests run one after another, as they share the agents. The last one leaves the agent on the cluster.
 
 mod away;
+mod plugin;
 mod restarts;
 mod rights;
 mod roll_outs;
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 use crate::support::{SOON, import};
 
 const NAMESPACE: &str = "podshim-agent";
-const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/kubernetes/agent");
 const GATE: &str = "podshim.io/Started";
 /// How often the API server is asked.
 const INTERVAL: Duration = seconds(1);
@@ -36,7 +36,7 @@ impl<'cluster> Agents<'cluster> {
         for node in [1, 2] {
             import(&cluster.node(node)?, &image).await?;
         }
-        cluster.kubectl(&["apply", "--kustomize", MANIFESTS]).await?;
+        cluster.kubectl(&["apply", "--kustomize", &manifests(cluster)]).await?;
         // The same image replaces no agent, and another one of the same name does.
         let mut hash = DefaultHasher::new();
         std::fs::read(&image)?.hash(&mut hash);
@@ -51,7 +51,7 @@ impl<'cluster> Agents<'cluster> {
 
     /// Takes all of it from the cluster, and returns when it is gone.
     async fn remove(self) -> Result<()> {
-        self.cluster.kubectl(&["delete", "--kustomize", MANIFESTS]).await.map(drop)
+        self.cluster.kubectl(&["delete", "--kustomize", &manifests(self.cluster)]).await.map(drop)
     }
 
     async fn roll_out(&self) -> Result<()> {
@@ -132,6 +132,11 @@ impl<'cluster> Agents<'cluster> {
         seen.with_context(|| format!("{last:#?}"))?;
         Ok(last)
     }
+}
+
+/// The kustomization that `hack/cluster test` has made.
+fn manifests(cluster: &Cluster) -> String {
+    cluster.directory().join("agent").to_string_lossy().into_owned()
 }
 
 /// Whether a line has these words one after the other, with anything between them.
