@@ -28,32 +28,41 @@ release_path() {
     echo "$root/usr/bin:$root/usr/sbin"
 }
 
-# fetch_release VERSION: quick if it is fetched already. To get a newer one, remove the release's directory.
-fetch_release() {
-    local suite directory scratch versions
-    suite=$(suite_of "$1")
-    directory=$RELEASES/$suite
-    # A release that was fetched without criu, by an older version of this script, is fetched again.
-    [ ! -x "$directory/current/usr/sbin/criu" ] || return 0
+# fetch DIRECTORY WHAT PACKAGES PROGRAMS DOWNLOAD...: runs DOWNLOAD... SCRATCH, which fetches packages into SCRATCH/archives and
+# unpacks them into SCRATCH/root; that becomes DIRECTORY/current, named by the versions of PACKAGES. PROGRAMS of it are to run here.
+fetch() {
+    local directory=$1 what=$2 packages=$3 programs=$4 scratch versions package
+    shift 4
     for command in apt-get dpkg-deb patchelf; do
-        command -v "$command" >/dev/null || die "$command is missing: containerd $1 cannot be fetched here"
+        command -v "$command" >/dev/null || die "$command is missing: $what cannot be fetched here"
     done
-    say "setup: fetching containerd $1 of Debian $suite"
+    say "setup: fetching $what"
     mkdir -p "$directory"
     scratch=$(mktemp -d "$directory/fetch.XXXXXX")
-    if ! download_release "$suite" "$scratch" >"$scratch/log" 2>&1; then
+    if ! "$@" "$scratch" >"$scratch/log" 2>&1; then
         cat "$scratch/log" >&2
         rm -rf "$scratch"
-        die "containerd $1 of Debian $suite could not be fetched"
+        die "$what could not be fetched"
     fi
-    versions=$(cd "$scratch/archives" && printf '%s\n' containerd_* runc_* crun_* criu_* | cut -d_ -f1,2 | paste -sd+)
+    versions=$(for package in $packages; do (cd "$scratch/archives" && printf '%s\n' "$package"_*); done | cut -d_ -f1,2 | paste -sd+)
     rm -rf "${directory:?}/$versions"
     mv "$scratch/root" "$directory/$versions"
-    use_own_libraries "$directory/$versions" usr/{bin/{containerd,containerd-shim-runc-v2,ctr,crun},sbin/{runc,criu}} ||
+    # shellcheck disable=SC2086 # a list of words
+    [ -z "$programs" ] || use_own_libraries "$directory/$versions" $programs ||
         die "$directory/$versions: these programs do not run here"
     # Only now, so that the next run finds nothing unfinished if this one is interrupted.
     ln -sfn "$versions" "$directory/current"
     rm -rf "$scratch"
+}
+
+# fetch_release VERSION: quick if it is fetched already. To get a newer one, remove the release's directory.
+fetch_release() {
+    local suite programs
+    suite=$(suite_of "$1")
+    # A release that was fetched without criu, by an older version of this script, is fetched again.
+    [ ! -x "$RELEASES/$suite/current/usr/sbin/criu" ] || return 0
+    programs=$(echo usr/{bin/{containerd,containerd-shim-runc-v2,ctr,crun},sbin/{runc,criu}})
+    fetch "$RELEASES/$suite" "containerd $1 of Debian $suite" "containerd runc crun criu" "$programs" download_release "$suite"
 }
 
 # suite_sources SUITE DIRECTORY: writes the machine's own Debian sources for another release. Without those of security
@@ -119,22 +128,8 @@ newest_runc_path() {
 
 # fetch_newest_runc: quick if it is fetched already. To get a newer one, remove the directory.
 fetch_newest_runc() {
-    local scratch version
-    ! newest_runc_path >/dev/null || return 0
-    say "setup: fetching the newest runc of Debian"
-    mkdir -p "$NEWEST_RUNC"
-    scratch=$(mktemp -d "$NEWEST_RUNC/fetch.XXXXXX")
-    if ! download_newest_runc "$scratch" >"$scratch/log" 2>&1; then
-        cat "$scratch/log" >&2
-        rm -rf "$scratch"
-        die "the newest runc of Debian could not be fetched"
-    fi
-    version=$(cd "$scratch/archives" && printf '%s\n' runc_* | cut -d_ -f2)
-    rm -rf "${NEWEST_RUNC:?}/$version"
-    mv "$scratch/root" "$NEWEST_RUNC/$version"
-    use_own_libraries "$NEWEST_RUNC/$version" usr/sbin/runc || die "$NEWEST_RUNC/$version: this runc does not run here"
-    ln -sfn "$version" "$NEWEST_RUNC/current"
-    rm -rf "$scratch"
+    newest_runc_path >/dev/null ||
+        fetch "$NEWEST_RUNC" "the newest runc of Debian" runc usr/sbin/runc download_newest_runc
 }
 
 # download_newest_runc DIRECTORY: the package and all that it needs, into DIRECTORY/root. experimental is no whole release: what
@@ -186,24 +181,7 @@ qemu_for() { realpath -qe "$QEMU/current/qemu-$1"; }
 
 # fetch_qemu: quick if it is fetched already. To get a newer one, remove the directory.
 fetch_qemu() {
-    local scratch version
-    ! qemu_for aarch64 >/dev/null || return 0
-    for command in apt-get dpkg-deb; do
-        command -v "$command" >/dev/null || die "$command is missing: qemu cannot be fetched here"
-    done
-    say "setup: fetching qemu of Debian $QEMU_SUITE"
-    mkdir -p "$QEMU"
-    scratch=$(mktemp -d "$QEMU/fetch.XXXXXX")
-    if ! download_qemu "$scratch" >"$scratch/log" 2>&1; then
-        cat "$scratch/log" >&2
-        rm -rf "$scratch"
-        die "qemu of Debian $QEMU_SUITE could not be fetched"
-    fi
-    version=$(cd "$scratch/archives" && printf '%s\n' qemu-user_* | cut -d_ -f2)
-    rm -rf "${QEMU:?}/$version"
-    mv "$scratch/root" "$QEMU/$version"
-    ln -sfn "$version" "$QEMU/current"
-    rm -rf "$scratch"
+    qemu_for aarch64 >/dev/null || fetch "$QEMU" "qemu of Debian $QEMU_SUITE" qemu-user '' download_qemu
 }
 
 # download_qemu DIRECTORY: into DIRECTORY/root, those of the package's programs that hack/release may need: all have 470 MB.
