@@ -21,8 +21,8 @@ use crate::story::Question;
 
 /// How long a shim may take to answer: it answers from its tables.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// A shim's own limit. A longer one would only find a shim that hangs later.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A shim's own limit: an idle pod wakes the agent as seldom as that. A shim that hangs is found when something is due of its pod.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Events come in groups: a start is several. So long is waited for the rest of one.
 const SETTLE: Duration = Duration::from_millis(200);
 /// A shim that does not answer is tried again after this long, and then after twice as long, up to [`LONGEST_PAUSE`].

@@ -24,8 +24,9 @@ use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Command, ControlCommand, LongPoll, OwnerHandle};
 
-/// The longest wait for an event; a caller that wants to wait longer asks again.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest wait for an event; a caller that wants to wait longer asks again. It ends the waits of callers that have gone. Each end
+/// wakes the shim of an idle pod, and its caller.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The pod's service for operators.
 #[derive(Debug)]

@@ -18,6 +18,8 @@ use crate::command::{Answer, LongPoll};
 /// that restarts for an hour. At most 100 kB, as a rule 20 kB. The start and the stop of four containers do not fill it.
 const KEPT: usize = 256;
 const LONGEST_TEXT: usize = 200;
+/// How many callers may wait: one that has gone is not seen before its wait is over.
+const MOST_WAITING: usize = 32;
 
 /// The newest events of the pod.
 #[derive(Debug, Default)]
@@ -81,6 +83,10 @@ impl History {
         // Callers whose wait has timed out.
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
         if after >= self.last && long_poll == LongPoll::Yes {
+            if self.waiting.len() == MOST_WAITING {
+                let oldest = self.waiting.remove(0);
+                let _ = oldest.answer.send(Ok(EventsResponse { version: VERSION, ..Default::default() }));
+            }
             return self.waiting.push(Waiting { after, answer });
         }
         let _ = answer.send(Ok(self.after(after)));
@@ -248,6 +254,22 @@ mod tests {
         for after in [newest, newest + 5, u64::MAX] {
             assert_eq!((numbers(&history.after(after)), history.after(after).lost), (vec![], 0));
         }
+    }
+
+    /// The one that has waited longest makes room: it may ask again.
+    #[test]
+    fn the_number_of_waiting_callers_is_bounded() {
+        let mut history = History::default();
+        let mut callers: Vec<_> = (0..=MOST_WAITING)
+            .map(|_| {
+                let (answer, caller) = oneshot::channel();
+                history.answer(0, LongPoll::Yes, answer);
+                caller
+            })
+            .collect();
+        assert!(numbers(&callers[0].try_recv().unwrap().unwrap()).is_empty());
+        assert!(callers[1].try_recv().is_err());
+        assert_eq!(history.waiting.len(), MOST_WAITING);
     }
 
     /// A waiting caller is answered once, with what came after the event it knows; one that has gone is dropped.
