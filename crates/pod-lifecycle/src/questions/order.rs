@@ -26,12 +26,31 @@ pub(crate) fn first_blocker(pod: &State, index: usize) -> Option<Link> {
     pod.member(index).links().iter().filter(blocks).min_by_key(|link| link.earlier).copied()
 }
 
-/// Whether a member comes after another one: a main, what waits for it, or a later one of its group, which a kubelet runs one after
-/// another. A kubelet that runs an init as an init container creates what comes after it only once it has seen the exit.
+/// Whether a member comes after another one: a main, what waits for it, also through others, or a later one of its group, which a kubelet
+/// runs one after another. A kubelet that runs an init as an init container creates what comes after it only once it has seen the exit.
 pub(crate) fn comes_after(pod: &State, index: usize, earlier: usize) -> bool {
     let (state, other) = (pod.member(index), pod.member(earlier));
     let follows_in_group = index > earlier && state.member().entry == other.member().entry;
-    index != earlier && (state.role() == Role::Main || state.needs(earlier) || follows_in_group)
+    let waits = || state.needs(earlier) || waits_through_others(pod, index, earlier);
+    index != earlier && (state.role() == Role::Main || follows_in_group || waits())
+}
+
+/// Whether a member waits for what waits for another one, and so on.
+fn waits_through_others(pod: &State, index: usize, earlier: usize) -> bool {
+    let mut reached = vec![index];
+    let mut next = 0;
+    while let Some(at) = reached.get(next).copied() {
+        next += 1;
+        for link in pod.member(at).links().iter().filter(|link| link.until.is_some()) {
+            if link.earlier == earlier {
+                return true;
+            }
+            if !reached.contains(&link.earlier) {
+                reached.push(link.earlier);
+            }
+        }
+    }
+    false
 }
 
 /// Whether something that comes after a member exists. What has ended and was not recreated does not.
