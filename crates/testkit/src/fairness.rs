@@ -80,10 +80,14 @@ fn programs_behave(plan: &Plan, setup: &KubeletSetup, commands: &[Command]) -> b
         if role != Role::Sidecar && runs.iter().rev().skip(1).any(|run| run.ends.is_none()) {
             return false;
         }
-        let policy = match own(name) {
+        let policy = match (own(name), plan.settings.restart_policy) {
             // A kubelet that retries it does so until it succeeds.
-            Some(RestartPolicy::OnFailure) => RestartPolicy::OnFailure,
-            _ => plan.settings.restart_policy,
+            (Some(RestartPolicy::OnFailure), _) => RestartPolicy::OnFailure,
+            // I2, J1: its first end is its last.
+            (Some(RestartPolicy::Never), policy) if role == Role::Init || policy == RestartPolicy::Always => {
+                RestartPolicy::Never
+            }
+            (_, policy) => policy,
         };
         match (role, policy) {
             (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),

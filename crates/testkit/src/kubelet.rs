@@ -18,6 +18,7 @@ mod restart_order;
 mod setup;
 mod status;
 mod sync;
+mod unaware;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -269,7 +270,7 @@ impl Kubelet {
             ledger: &self.ledger,
         };
         let actions = match self.setup.version {
-            KubeletVersion::Unaware => sync::decide(&input),
+            KubeletVersion::Unaware => unaware::decide(&input),
             KubeletVersion::Aware => aware::decide(&input),
         };
         if self.ending.is_some() || actions.kill_pod && !self.restart_of_all.is_ordered() {

@@ -99,7 +99,7 @@ fn inits(input: &SyncInput<'_>, actions: &mut Actions) -> bool {
             }
             (State::Exited { .. }, true) => actions.start.push(init),
             (State::Exited { code: 0, .. }, false) => go_on(actions),
-            (State::Exited { .. }, false) if input.setup.policy == RestartPolicy::Never => {
+            (State::Exited { .. }, false) if input.setup.policy_of(init) == RestartPolicy::Never => {
                 *actions = Actions { kill_pod: true, ..Actions::default() };
                 return false;
             }

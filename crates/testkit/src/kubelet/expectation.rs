@@ -10,6 +10,7 @@ use pod_spec::{Plan, RestartPolicy, Role, ZeroGrace};
 
 use super::cri::START_ERROR;
 use super::status::{Listed, State};
+use super::sync::is_started_again;
 use super::{Kubelet, KubeletVersion, SpecPart, WorkerState};
 
 /// The code of a container whose program podshim does not run (J9).
@@ -34,8 +35,15 @@ impl Kubelet {
         if let Some(collateral) = self.collateral(plan).or_else(|| self.not_run_again(plan)) {
             return Some(collateral);
         }
+        let own_init_failed = self.init_of_own_policy_has_failed();
         match (self.is_over(), self.has_been_ordered_to_end(), policy) {
             (true, true, _) => self.outlasted(),
+            // I2: with `restart.c=never` an init's failure fails the pod under any policy.
+            (true, false, _) if own_init_failed => None,
+            (false, false, _) if own_init_failed => {
+                Some(self.in_the_way(plan, pod, "the pod whose init has failed does not end"))
+            }
+            (true, false, RestartPolicy::Always) if self.mains_are_done(plan) => None,
             (true, false, RestartPolicy::Always) => Some("Always: the pod has ended".to_owned()),
             (true, false, _) => self.mains_unkept(plan),
             (false, true, _) => Some(self.in_the_way(plan, pod, "the pod that was to end has not")),
@@ -173,6 +181,41 @@ impl Kubelet {
         })
     }
 
+    /// KEP-5307: whether an init that is not restarted, in a pod whose containers are, has failed.
+    fn init_of_own_policy_has_failed(&self) -> bool {
+        self.setup.policy != RestartPolicy::Never
+            && self.setup.containers.iter().enumerate().any(|(container, spec)| {
+                let has_failed = match self.cri.listed().newest(container).map(|newest| newest.state) {
+                    // It was removed after its pod had ended.
+                    None => self.is_over() && self.attempts[container] > 0,
+                    Some(State::Exited { code, .. }) => code != 0,
+                    Some(State::Created | State::Running) => false,
+                };
+                spec.part == SpecPart::Init && spec.own_policy == Some(RestartPolicy::Never) && has_failed
+            })
+    }
+
+    /// KEP-5307: whether each main has ended and is not restarted by its own policy, in a pod whose other containers are.
+    fn mains_are_done(&self, plan: Option<&Plan>) -> bool {
+        let mut mains =
+            (0..self.setup.containers.len()).filter(|it| self.role(plan, *it) == Some(Role::Main));
+        // One that was removed after its pod had ended is done.
+        mains.all(|main| match self.cri.listed().newest(main) {
+            None => self.setup.containers[main].own_policy.is_some(),
+            Some(_) => self.is_done(main),
+        })
+    }
+
+    /// KEP-5307: whether a main has ended and is not restarted by its own policy.
+    fn is_done(&self, main: usize) -> bool {
+        self.setup.containers[main].own_policy.is_some_and(|own| {
+            let newest = self.cri.listed().newest(main);
+            newest.is_some_and(|newest| {
+                matches!(newest.state, State::Exited { .. }) && !is_started_again(newest, own)
+            })
+        })
+    }
+
     /// KEP-5307.
     fn is_retried(&self, container: usize) -> bool {
         self.setup.containers[container].own_policy == Some(RestartPolicy::OnFailure)
@@ -225,6 +268,7 @@ impl Kubelet {
                     matches!(newest.state, State::Running | State::Exited { code: 0, .. })
                 }),
                 Some(Role::Init) => !newest.is_some_and(|newest| newest.state == State::Running),
+                Some(Role::Main) if self.is_done(*container) => false,
                 _ => !newest.is_some_and(|newest| self.serves(newest)),
             }
         });

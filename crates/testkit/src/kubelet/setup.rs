@@ -29,7 +29,7 @@ pub struct KubeletSetup {
 /// What a kubelet knows of sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeletVersion {
-    /// 1.20: all containers are regular ones.
+    /// 1.20: what has a role in the plan is a regular container.
     Unaware,
     /// 1.29 and later: inits and native sidecars are init containers.
     Aware,

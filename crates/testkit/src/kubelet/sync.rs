@@ -1,7 +1,6 @@
 //! What one sync of a kubelet wants, as a pure function of what it sees (`computePodActions` of its runtime manager).
 //!
-//! Owns the decision about regular containers: for a kubelet without native sidecars these are all. `aware` decides
-//! about init containers.
+//! Owns the decision about regular containers. `unaware` and `aware` decide about init containers.
 
 use std::collections::BTreeSet;
 
@@ -30,14 +29,6 @@ pub(super) struct Actions {
     pub(super) kill: Vec<ContainerId>,
     /// The containers to start, in the order of the pod's spec.
     pub(super) start: Vec<usize>,
-}
-
-/// What a kubelet without native sidecars does.
-pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
-    let mut actions = Actions::default();
-    regulars(input, &mut actions);
-    ephemerals(input, &mut actions);
-    actions
 }
 
 /// Looks at the regular containers.
@@ -111,6 +102,7 @@ mod tests {
     use pod_lifecycle::PodTime;
 
     use super::super::setup::{KubeletVersion, PodContainer};
+    use super::super::unaware::decide;
     use super::*;
 
     const RUNNING: State = State::Running;

@@ -136,7 +136,12 @@ impl KubeletRun {
             FaultKind::Keys if self.version == KubeletVersion::Unaware => plan::Extra::Rest,
             _ => plan::Extra::None,
         };
-        let pod = plan::kubelet_pod(random, self.policy, extra);
+        let mut pod = plan::kubelet_pod(random, self.policy, extra);
+        self.own_policies(&mut pod);
+        let injected = self.injected();
+        if injected == Some(INJECTED) {
+            pod.annotations.push((format!("role.{INJECTED}"), "none".to_owned()));
+        }
         let annotations = pod.annotations.clone();
         let head = Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations };
         let mut commands = vec![head];
@@ -163,13 +168,10 @@ impl KubeletRun {
         for container in &mut setup.containers {
             container.own_policy = own_policy(self, &pod, &container.name);
         }
-        // An init of an injector's, which the plan does not name (S8).
-        if self.version == KubeletVersion::Aware && setup.seed.is_multiple_of(4) {
-            let injected = PodContainer { part: SpecPart::Init, ..PodContainer::named("istio-init") };
-            setup.containers.insert(0, injected);
-            let ends = Some(RunEnd { code: 0, after: millis(300) });
-            let runs = vec![Run { ends, ..Run::default() }];
-            commands.push(Command::Program("istio-init".to_owned(), Program::new(runs)));
+        if let Some(name) = injected {
+            let container = PodContainer { part: SpecPart::Init, ..PodContainer::named(name) };
+            setup.containers.insert(0, container);
+            commands.push(Command::Program(name.to_owned(), self.injected_program()));
         }
         commands.push(Command::Kubelet(setup));
         for command in faults.after {
@@ -185,6 +187,42 @@ impl KubeletRun {
                 .extend([Command::Fault(Fault::Delete(Duration::from_secs(grace))), Command::Settle(SETTLE)]);
         }
         Scenario(commands)
+    }
+}
+
+/// An injector's init that only its annotation calls the kubelet's own.
+const INJECTED: &str = "injected";
+
+impl KubeletRun {
+    /// S8: the name of an init of an injector's, which the plan does not name.
+    fn injected(self) -> Option<&'static str> {
+        const NAMES: [Option<&str>; 8] =
+            [Some("istio-init"), None, None, None, Some(INJECTED), None, None, None];
+        NAMES[(self.seed % NAMES.len() as u64) as usize]
+    }
+
+    fn injected_program(self) -> Program {
+        let ends = |code| Run { ends: Some(RunEnd { code, after: millis(300) }), ..Run::default() };
+        let fails = self.policy != RestartPolicy::Never && self.seed.is_multiple_of(3);
+        Program::new(if fails { vec![ends(1), ends(0)] } else { vec![ends(0)] })
+    }
+
+    /// KEP-5307: some containers have a policy of their own, which kubelets of 1.34 and later know.
+    fn own_policies(self, pod: &mut plan::KubeletPod) {
+        if self.version == KubeletVersion::Unaware || self.kind == FaultKind::Fatal {
+            return;
+        }
+        let other = if self.seed.is_multiple_of(2) { RestartPolicy::OnFailure } else { RestartPolicy::Never };
+        let of_init =
+            if self.policy == RestartPolicy::Never { RestartPolicy::OnFailure } else { RestartPolicy::Never };
+        match self.seed % 7 {
+            1 => pod.has_own_policy(Role::Init, self.policy, of_init),
+            // One whose command does not exist is retried for ever.
+            4 if self.policy == RestartPolicy::Always && self.kind != FaultKind::Broken => {
+                pod.has_own_policy(Role::Main, self.policy, other);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -205,27 +243,32 @@ fn slow(random: &mut Rng, name: String, hanging: Option<Duration>) -> Command {
     Command::Slow(name, *random.pick(&KINDS), time)
 }
 
-/// A main's own restart policy (KEP-5307). Under OnFailure where the plan's `restart` says that its failure ends it (J1); under Never its
-/// kubelet may recreate it (J11), unless `gate-timeout` works against that (`fairness`).
+/// A container's own restart policy (KEP-5307). Of an init, and of a main under Always, it is what the plan's `restart` says. Of a main
+/// under OnFailure it is Never where that says that its failure ends it (J1); under Never its kubelet may recreate it (J11), unless
+/// `gate-timeout` works against that (`fairness`).
 fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<RestartPolicy> {
-    if !pod.members.iter().any(|(other, role)| other == name && *role == Role::Main) {
-        return None;
-    }
+    let role = pod.members.iter().find(|(other, _)| other == name).map(|(_, role)| *role)?;
     let full: Vec<_> =
         pod.annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
     let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let plan = parsed.ok()?.plan?;
     let restart = plan.member(name)?.1.restart;
+    let is_aware = run.version == KubeletVersion::Aware;
     let ends = restart.is_some_and(|restart| match restart.mode {
         RestartMode::Never => true,
         RestartMode::OnFailure => restart.codes != CodeSet::FAILURES,
         RestartMode::Always | RestartMode::Visible => false,
     });
-    match run.policy {
-        RestartPolicy::OnFailure if ends => Some(RestartPolicy::Never),
+    match (role, run.policy) {
+        (Role::Init, _) | (Role::Main, RestartPolicy::Always) if is_aware => match restart?.mode {
+            RestartMode::Never => Some(RestartPolicy::Never),
+            RestartMode::OnFailure => Some(RestartPolicy::OnFailure),
+            RestartMode::Always | RestartMode::Visible => None,
+        },
+        (Role::Main, RestartPolicy::OnFailure) if ends => Some(RestartPolicy::Never),
         // One whose command does not exist is retried for ever.
-        RestartPolicy::Never
-            if run.version == KubeletVersion::Aware
+        (Role::Main, RestartPolicy::Never)
+            if is_aware
                 && restart.is_none()
                 && run.kind != FaultKind::Broken
                 && plan.settings.gate_timeout.is_none() =>
@@ -434,7 +477,7 @@ fn program(random: &mut Rng, role: Role, run: KubeletRun, own: Option<RestartPol
             runs.push(bad_run(random, role, run.kind));
         }
     }
-    let mut last = good_run(random, role, run.policy);
+    let mut last = good_run(random, role, own.unwrap_or(run.policy));
     // With `restart=on-failure` podshim would try it for ever.
     if once && run.kind != FaultKind::Keys && random.percent(chance / 2) {
         last.ends = Some(RunEnd { code: *random.pick(&[1, 3, 137]), after: length(random) });

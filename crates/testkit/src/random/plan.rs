@@ -131,6 +131,28 @@ pub(super) struct KubeletPod {
     pub(super) members: Vec<(String, Role)>,
 }
 
+impl KubeletPod {
+    /// KEP-5307: the first init, or the last main, has a restart policy of its own, which the plan repeats as `translate` writes it.
+    pub(super) fn has_own_policy(&mut self, role: Role, policy: RestartPolicy, own: RestartPolicy) {
+        let of_role = |(_, other): &&(String, Role)| *other == role;
+        let found = match role {
+            Role::Init => self.members.iter().find(of_role),
+            Role::Sidecar => None,
+            Role::Main => self.members.iter().rev().find(of_role),
+        };
+        let Some((name, _)) = found.filter(|_| own != policy) else { return };
+        let word = match own {
+            RestartPolicy::Always => "always",
+            RestartPolicy::OnFailure => "on-failure",
+            RestartPolicy::Never => "never",
+        };
+        self.annotations.push((format!("restart.{name}"), word.to_owned()));
+        if !is_valid(&self.annotations) {
+            self.annotations.pop();
+        }
+    }
+}
+
 /// Which keys a pod under a kubelet has beside those that change no restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
