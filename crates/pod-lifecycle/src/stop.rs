@@ -68,18 +68,7 @@ impl Stop {
 
     /// T12: whether a stop for that cause replaces this one.
     pub(crate) fn is_outranked_by(&self, cause: StopCause) -> bool {
-        use SandboxEnd::{Died, Killed};
-        match (self.cause, cause) {
-            (StopCause::Sandbox(_), StopCause::Sandbox(Died)) => true,
-            // The signal that pause gets in the end: a TERM, which pause would ignore, must not keep a KILL from it.
-            (StopCause::Sandbox(Killed(_)), StopCause::Sandbox(Killed(Signal::KILL))) => true,
-            (StopCause::Sandbox(_), _) => false,
-            (_, StopCause::Sandbox(_)) => true,
-            (was, StopCause::Requested) => was != StopCause::Requested,
-            // R14: a caller that stops the pod wins.
-            (StopCause::Restart, StopCause::Caller | StopCause::ZeroGrace) => true,
-            _ => false,
-        }
+        Rank::of(cause) > Rank::of(self.cause)
     }
 
     /// T9: it is asked for again, with less time. Returns whether that changes anything.
@@ -223,6 +212,39 @@ impl Budget {
             Self::Until { kill_at, .. } => Self::Until { at: limit, kill_at: kill_at.min(own), since: now },
             Self::LastCall { kill_at } => Self::LastCall { kill_at: kill_at.min(own) },
             Self::Spent => Self::Spent,
+        }
+    }
+}
+
+/// T12: which stop replaces which: the later one of this list. What begins beside one of the same rank is that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// R14: a caller that stops the pod wins.
+    Restart,
+    Pod,
+    Requested,
+    SandboxStopped,
+    /// A TERM, which pause would ignore, must not keep a KILL from it.
+    SandboxKilled,
+    PauseSignalled,
+    SandboxDied,
+}
+
+impl Rank {
+    fn of(cause: StopCause) -> Self {
+        match cause {
+            StopCause::Restart => Self::Restart,
+            StopCause::Caller
+            | StopCause::ZeroGrace
+            | StopCause::Completed
+            | StopCause::InitFailed
+            | StopCause::SidecarFailed
+            | StopCause::Fatal => Self::Pod,
+            StopCause::Requested => Self::Requested,
+            StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL)) => Self::SandboxKilled,
+            StopCause::Sandbox(SandboxEnd::Killed(_)) => Self::SandboxStopped,
+            StopCause::Sandbox(SandboxEnd::Signalled) => Self::PauseSignalled,
+            StopCause::Sandbox(SandboxEnd::Died) => Self::SandboxDied,
         }
     }
 }

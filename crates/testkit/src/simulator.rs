@@ -49,6 +49,16 @@ pub enum RunError {
         /// The deadline.
         deadline: PodTime,
     },
+    /// Something was due before the time that `next_deadline` gives: a shim would be late.
+    #[error("at {now}: {action} was due by {early}, before the next deadline")]
+    Late {
+        /// The moment.
+        now: PodTime,
+        /// What was done.
+        action: String,
+        /// When it was asked for.
+        early: PodTime,
+    },
     /// Everything was killed, or deleted, and something is still left.
     #[error("at {now}: {containers:?} are left although everything was {done}")]
     Left {
@@ -94,6 +104,8 @@ pub struct Simulator {
     stopping_sandbox: VecDeque<ContainerId>,
     exited: Vec<ContainerId>,
     kubelet: Option<Box<Kubelet>>,
+    /// How many events the pod has been given.
+    handled: u64,
 }
 
 /// What a caller does later.
@@ -126,6 +138,7 @@ impl Simulator {
             stopping_sandbox: VecDeque::new(),
             exited: Vec::new(),
             kubelet: None,
+            handled: 0,
         }
     }
 
@@ -322,7 +335,25 @@ impl Simulator {
         self.invariants.check(self.now, &self.pod)?;
         match self.pod.next_deadline() {
             Some(deadline) if deadline <= self.now => Err(RunError::Spins { now: self.now, deadline }),
-            _ => Ok(()),
+            deadline => self.nothing_is_due_before(deadline),
+        }
+    }
+
+    /// That the pod knows all of its times: just before the next one nothing is due, and without one nothing ever is. Asked of some
+    /// moments, as each costs a copy of the pod.
+    fn nothing_is_due_before(&mut self, deadline: Option<PodTime>) -> Result<(), RunError> {
+        const ONE_IN: u64 = 8;
+        self.handled += 1;
+        if !self.handled.is_multiple_of(ONE_IN) {
+            return Ok(());
+        }
+        let time =
+            deadline.map_or(Duration::from_secs(86_400), |at| at.since(self.now) - Duration::from_nanos(1));
+        let (mut pod, early) = (self.pod.clone(), self.now + time);
+        pod.handle(early, Event::Tick);
+        match pod.next_action() {
+            Some(action) => Err(RunError::Late { now: self.now, action: format!("{action:?}"), early }),
+            None => Ok(()),
         }
     }
 

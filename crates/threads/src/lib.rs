@@ -13,4 +13,4 @@ pub mod busy;
 pub mod hand;
 pub mod helper_thread;
 pub mod stack;
-pub mod timer;
+pub mod timerfd;

@@ -172,3 +172,32 @@ fn no_file_climbs(package: &str, floor: impl Fn(&str) -> usize) {
         .collect();
     assert!(climbs.is_empty(), "imports of a floor above:\n{}", climbs.join("\n"));
 }
+
+/// The production lines of a package: what lies below `src`, but for tests.
+fn lines(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path());
+    let of = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match () {
+            () if path.is_dir() && name != "tests" => lines(&path),
+            () if name.ends_with(".rs") && name != "tests.rs" => {
+                let text = fs::read_to_string(&path).expect("UTF-8");
+                text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().lines().count()
+            }
+            () => 0,
+        }
+    };
+    entries.map(of).sum()
+}
+
+/// No room is the house.
+#[test]
+fn no_crate_has_more_than_fifteen_percent_of_the_lines() {
+    let for_tests = ["testkit", "fuzz-input", "test-support"];
+    let folders = fs::read_dir(crates()).expect("the crates").map(|entry| entry.expect("a crate").path());
+    let of_product = folders.filter(|folder| !for_tests.iter().any(|name| folder.ends_with(name)));
+    let all: Vec<_> = of_product.map(|folder| (lines(&folder.join("src")), folder)).collect();
+    let sum: usize = all.iter().map(|(lines, _)| lines).sum();
+    let large: Vec<_> = all.iter().filter(|(lines, _)| lines * 100 > sum * 15).collect();
+    assert!(sum > 50_000 && large.is_empty(), "{sum} lines, of these {large:?}");
+}

@@ -55,7 +55,7 @@ async fn t10_an_exec_that_no_client_reads_keeps_no_exit_back() -> Result<()> {
         let shim = shim.clone();
         tokio::spawn(async move { shim.call::<_, StartResponse>("Start", &start).await })
     };
-    tokio::time::sleep(pace() * 1_u32 * std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(pace() * std::time::Duration::from_millis(500)).await;
     ensure!(
         !started.is_finished(),
         "the start of an exec that no client reads has ended: {:?}",

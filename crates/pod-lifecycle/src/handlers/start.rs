@@ -10,7 +10,7 @@ use crate::container::phase::{DeferredSignal, Part, Phase};
 use crate::handlers::checkpoint::restore_container;
 use crate::handlers::exit::init_exited;
 use crate::interface::action::{Action, LineTarget};
-use crate::interface::exit::{Exit, START_FAILED};
+use crate::interface::exit::{Exit, KILLED, START_FAILED};
 use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
@@ -153,8 +153,10 @@ pub(crate) fn start_ended(pod: &mut State, id: ContainerId, outcome: Outcome, en
 /// Applies what waited for the end of a start: an exit, signals, or a stop with hooks.
 fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<DeferredSignal>) {
     if let Some(exit) = early_exit {
-        // J10, I7: the signals that were kept back until the end of the start have not reached the program.
-        if let Some(container) = pod.container_mut(id) {
+        // J10, I7: the signals that were kept back until the end of the start have not reached the program; SIGKILL is not kept back.
+        if let Some(container) = pod.container_mut(id)
+            && !(container.ending.is_killed() && exit.code == KILLED)
+        {
             container.ending.not_signalled();
         }
         return init_exited(pod, id.clone(), exit);

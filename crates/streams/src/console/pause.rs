@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use threads::{async_file, timer};
+use threads::{async_file, timerfd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -22,9 +22,9 @@ impl Pause {
     pub(super) async fn wait(&mut self, length: Duration) -> io::Result<()> {
         let pause = match &mut self.0 {
             Some(pause) => pause,
-            place => place.insert(async_file::register(timer::make()?, Interest::READABLE)?),
+            place => place.insert(async_file::register(timerfd::make()?, Interest::READABLE)?),
         };
-        timer::set(pause.get_ref().as_fd(), length)?;
+        timerfd::set(pause.get_ref().as_fd(), length)?;
         pause.async_io(Interest::READABLE, |mut timer| timer.read(&mut [0; 8])).await.map(drop)
     }
 }

@@ -304,6 +304,8 @@ impl Invariants {
             container.for_restart |= for_restart;
         }
         container.killed |= is_kill;
+        // I7: without a grace SIGKILL comes while its start goes on.
+        container.for_restart |= is_kill && container.is_starting && for_restart;
         if is_stop && !container.runs_program() {
             (container.is_dying, container.dying_in) = (true, event);
         }

@@ -418,7 +418,10 @@ impl Invariants {
         let container = &self.containers[id];
         let real = container.counted(real);
         let (name, role) = (container.name.clone(), container.role);
-        let (by_itself, ran) = (!container.is_ended_for_good(), container.ran);
+        // I7: what SIGKILL ends has 137; with another code the program was faster.
+        let outran_kill =
+            container.killed && container.stop_signals == 0 && !container.caller_killed && real != 137;
+        let (by_itself, ran) = (!container.is_ended_for_good() || outran_kill, container.ran);
         let Some(member) = self.member(&name).cloned() else { return };
         // T12, T15: its caller may have asked for its end in a stop that was taken back.
         if self.stop.is_some() || self.is_asked(&name) || self.containers[id].asked_ever {

@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use crate::async_file;
-use crate::timer;
+use crate::timerfd;
 
 /// A round that takes longer is an absence. Another hand goes on within a second then.
 const AWAY: Duration = Duration::from_millis(750);
@@ -104,7 +104,7 @@ pub(super) struct Attention {
 impl Attention {
     /// A measure, and its timer in this thread's table.
     pub(super) fn open(alert: Alert) -> io::Result<(Arc<Self>, File)> {
-        let timer = timer::make()?;
+        let timer = timerfd::make()?;
         let attention = Self {
             epoch: Instant::now(),
             began: AtomicU64::new(0),
@@ -162,7 +162,7 @@ impl Attention {
         // SAFETY: both threads keep the number open for as long as they have this.
         let timer = unsafe { BorrowedFd::borrow_raw(self.timer) };
         // It fails for no number that is a timer's.
-        let _ = timer::set(timer, time);
+        let _ = timerfd::set(timer, time);
     }
 
     /// For how long the round has gone on that goes on now.
