@@ -146,13 +146,13 @@ impl PolledClient {
     fn answers(&mut self) -> Result<Vec<Answer>, ClientError> {
         let received = std::mem::take(&mut self.received);
         let (mut rest, mut answers, mut messages) = (received.as_slice(), Vec::new(), 0);
-        while let Some((call, kind, payload, after)) = first_message(rest)? {
+        while let Some((message, after)) = first_message(rest)? {
             messages += 1;
             if messages > MESSAGES {
                 return Err(ClientError::Protocol("more messages than answers".to_owned()));
             }
-            if kind == MESSAGE_TYPE_RESPONSE {
-                answers.extend(self.answer(call, payload)?);
+            if message.kind == MESSAGE_TYPE_RESPONSE {
+                answers.extend(self.answer(message.call, message.payload)?);
             }
             rest = after;
         }
@@ -184,8 +184,15 @@ impl PolledClient {
     }
 }
 
-/// The first whole message: its call, its type, its content, and what follows it.
-fn first_message(received: &[u8]) -> Result<Option<(u32, u8, &[u8], &[u8])>, ClientError> {
+/// A message.
+struct Received<'a> {
+    call: u32,
+    kind: u8,
+    payload: &'a [u8],
+}
+
+/// The first whole message, and what follows it.
+fn first_message(received: &[u8]) -> Result<Option<(Received<'_>, &[u8])>, ClientError> {
     let Some((head, rest)) = received.split_first_chunk::<MESSAGE_HEADER_LENGTH>() else {
         return Ok(None);
     };
@@ -194,7 +201,8 @@ fn first_message(received: &[u8]) -> Result<Option<(u32, u8, &[u8], &[u8])>, Cli
     if length > MESSAGE_LENGTH_MAX {
         return Err(ClientError::Protocol(format!("a message of {length} bytes")));
     }
-    Ok(rest.split_at_checked(length).map(|(payload, after)| (number(4), head[8], payload, after)))
+    let whole = rest.split_at_checked(length);
+    Ok(whole.map(|(payload, after)| (Received { call: number(4), kind: head[8], payload }, after)))
 }
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ fn only_the_loopbacks_own_names_and_no_other_site_are_answered() {
 
 /// What the shims are asked while no page is open, and while nothing happens: nothing.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test waits")]
 fn a_shim_is_asked_only_for_a_reader_and_only_when_something_happens() {
     let run = tempfile::tempdir().unwrap();
     let shim = FakeShim::start(run.path(), "abc", "u-1", vec![container("app", Role::MAIN, State::RUNNING)]);
