@@ -17,6 +17,9 @@ use ttrpc::proto::{MESSAGE_HEADER_LENGTH, MESSAGE_LENGTH_MAX, MESSAGE_TYPE_REQUE
 use crate::client::{ClientError, SERVICE, connected, failure, milliseconds, understood};
 use crate::{EventsRequest, EventsResponse, InspectRequest, InspectResponse, VERSION, text};
 
+/// How many messages may come at once: an honest shim answers each of the two calls once.
+const MESSAGES: usize = 16;
+
 /// What a shim has answered.
 #[derive(Debug)]
 pub enum Answer {
@@ -30,6 +33,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct PolledClient {
     stream: UnixStream,
+    limit: Duration,
     received: Vec<u8>,
     last: u32,
     /// The calls under way.
@@ -44,15 +48,15 @@ impl AsFd for PolledClient {
 }
 
 impl PolledClient {
-    /// Connects to the shim at that socket.
+    /// Connects to the shim at that socket. `limit` is how long its caller lets an answer take: for the text of an error.
     ///
     /// # Errors
     /// [`ClientError::Dead`] if no process listens, [`ClientError::NoAnswer`] if the shim has not accepted earlier connections.
-    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
-        let stream = UnixStream::from(connected(socket, Duration::ZERO)?);
+    pub fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
+        let stream = UnixStream::from(connected(socket, limit)?);
         let broken = |source| ClientError::Connect { socket: socket.to_owned(), source };
         stream.set_nonblocking(true).map_err(broken)?;
-        Ok(Self { stream, received: Vec::new(), last: 0, inspect: None, events: None })
+        Ok(Self { stream, limit, received: Vec::new(), last: 0, inspect: None, events: None })
     }
 
     /// Asks for the pod as it is, unless that is asked already.
@@ -102,55 +106,58 @@ impl PolledClient {
         match self.stream.write(&message) {
             Ok(written) if written == message.len() => Ok(call),
             // The shim has not read what it was asked before.
-            Ok(_) => Err(ClientError::NoAnswer { limit: wait }),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ClientError::NoAnswer { limit: wait }),
+            Ok(_) => Err(ClientError::NoAnswer { limit: self.limit }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(ClientError::NoAnswer { limit: self.limit })
+            }
             Err(error) => Err(ClientError::Protocol(error.to_string())),
         }
     }
 
-    /// The answers that have come.
+    /// The answers that have come. Those that came before the end of the connection are given first, the end by the next call.
     ///
     /// # Errors
-    /// The shim refused a call, its answer cannot be used, or the connection has ended.
+    /// The shim refused a call, its answers cannot be used, or the connection has ended.
     pub fn read(&mut self) -> Result<Vec<Answer>, ClientError> {
+        let end = self.receive();
+        let answers = self.answers()?;
+        match end {
+            Some(error) if answers.is_empty() => Err(error),
+            _ => Ok(answers),
+        }
+    }
+
+    /// Reads as much as one message may have; the rest is read with the next poll. Returns why nothing more comes.
+    fn receive(&mut self) -> Option<ClientError> {
         let mut chunk = [0; 16 << 10];
-        // As much as one answer may have: the rest is read with the next poll.
-        while self.received.len() <= MESSAGE_LENGTH_MAX {
+        while self.received.len() < MESSAGE_HEADER_LENGTH + MESSAGE_LENGTH_MAX {
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(ClientError::Protocol("the connection has ended".to_owned())),
+                Ok(0) => return Some(ClientError::Protocol("the connection has ended".to_owned())),
                 Ok(length) => self.received.extend_from_slice(&chunk[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(ClientError::Protocol(error.to_string())),
+                Err(error) => return Some(ClientError::Protocol(error.to_string())),
             }
         }
-        let mut answers = Vec::new();
-        while let Some((call, kind, payload)) = self.message()? {
-            if kind == MESSAGE_TYPE_RESPONSE {
-                answers.extend(self.answer(call, &payload)?);
-            }
-        }
-        Ok(answers)
+        None
     }
 
-    /// The next whole message: its call, its type, and its content.
-    fn message(&mut self) -> Result<Option<(u32, u8, Vec<u8>)>, ClientError> {
-        let Some((head, _)) = self.received.split_first_chunk::<MESSAGE_HEADER_LENGTH>() else {
-            return Ok(None);
-        };
-        let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (length, call, kind) = (number(0), number(4), head[8]);
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > MESSAGE_LENGTH_MAX {
-            return Err(ClientError::Protocol(format!("a message of {length} bytes")));
+    /// The answers in the whole messages that have been received.
+    fn answers(&mut self) -> Result<Vec<Answer>, ClientError> {
+        let received = std::mem::take(&mut self.received);
+        let (mut rest, mut answers, mut messages) = (received.as_slice(), Vec::new(), 0);
+        while let Some((message, after)) = first_message(rest)? {
+            messages += 1;
+            if messages > MESSAGES {
+                return Err(ClientError::Protocol("more messages than answers".to_owned()));
+            }
+            if message.kind == MESSAGE_TYPE_RESPONSE {
+                answers.extend(self.answer(message.call, message.payload)?);
+            }
+            rest = after;
         }
-        let end = MESSAGE_HEADER_LENGTH + length;
-        if self.received.len() < end {
-            return Ok(None);
-        }
-        let payload = self.received[MESSAGE_HEADER_LENGTH..end].to_vec();
-        self.received.drain(..end);
-        Ok(Some((call, kind, payload)))
+        self.received = rest.to_vec();
+        Ok(answers)
     }
 
     fn answer(&mut self, call: u32, payload: &[u8]) -> Result<Option<Answer>, ClientError> {
@@ -160,7 +167,7 @@ impl PolledClient {
         let is_events = !is_inspect && self.events.take_if(|asked| *asked == call).is_some();
         if let Some(status) = response.status.into_option().filter(|status| status.code() != Code::OK) {
             let method = if is_inspect { "Inspect" } else { "Events" };
-            return Err(failure(ttrpc::Error::RpcStatus(status), method, Duration::ZERO));
+            return Err(failure(ttrpc::Error::RpcStatus(status), method, self.limit));
         }
         if is_inspect {
             let mut answer = InspectResponse::parse_from_bytes(&response.payload).map_err(unusable)?;
@@ -177,18 +184,41 @@ impl PolledClient {
     }
 }
 
+/// A message.
+struct Received<'a> {
+    call: u32,
+    kind: u8,
+    payload: &'a [u8],
+}
+
+/// The first whole message, and what follows it.
+fn first_message(received: &[u8]) -> Result<Option<(Received<'_>, &[u8])>, ClientError> {
+    let Some((head, rest)) = received.split_first_chunk::<MESSAGE_HEADER_LENGTH>() else {
+        return Ok(None);
+    };
+    let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let length = usize::try_from(number(0)).unwrap_or(usize::MAX);
+    if length > MESSAGE_LENGTH_MAX {
+        return Err(ClientError::Protocol(format!("a message of {length} bytes")));
+    }
+    let whole = rest.split_at_checked(length);
+    Ok(whole.map(|(payload, after)| (Received { call: number(4), kind: head[8], payload }, after)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(2);
+
     /// A client, and the shim's end of its connection.
     fn pair() -> (PolledClient, UnixStream) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shim");
         let listener = UnixListener::bind(&path).unwrap();
-        let client = PolledClient::connect(&path).unwrap();
+        let client = PolledClient::connect(&path, LIMIT).unwrap();
         (client, listener.accept().unwrap().0)
     }
 
@@ -230,6 +260,38 @@ mod tests {
         assert!(client.read().unwrap_err().may_be_its_end());
     }
 
+    /// The last events of a pod come with the end of the connection.
+    #[test]
+    fn what_came_before_the_end_is_read_first() {
+        let (mut client, mut shim) = pair();
+        client.ask_inspect().unwrap();
+        client.ask_events(0, Duration::ZERO).unwrap();
+        let events = EventsResponse { version: VERSION, lost: 4, ..Default::default() };
+        shim.write_all(&message(3, &response(&events))).unwrap();
+        drop(shim);
+        assert!(matches!(client.read().unwrap().as_slice(), [Answer::Events(_)]));
+        assert!(client.read().unwrap_err().may_be_its_end());
+    }
+
+    /// A shim that lies: the largest message, and messages without number.
+    #[test]
+    fn what_no_one_asked_for_costs_little() {
+        let (mut client, mut shim) = pair();
+        let most = u32::try_from(MESSAGE_LENGTH_MAX).unwrap();
+        let mut largest = [most.to_be_bytes(), 7_u32.to_be_bytes()].concat();
+        largest.extend([0, 0]);
+        largest.resize(largest.len() + MESSAGE_LENGTH_MAX, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shim.write_all(&largest).unwrap());
+            while client.received.len() < largest.len() {
+                assert!(client.receive().is_none());
+            }
+        });
+        assert!(client.answers().unwrap().is_empty() && client.received.is_empty());
+        client.received = [0, 0, 0, 0, 0, 0, 0, 9, 0, 0].repeat(400_000);
+        assert!(matches!(client.read(), Err(ClientError::Protocol(_))));
+    }
+
     #[test]
     fn what_cannot_be_an_answer_is_an_error() {
         let (mut client, mut shim) = pair();
@@ -256,8 +318,9 @@ mod tests {
             client.events = None;
             client.ask_events(0, Duration::ZERO).err()
         });
-        assert!(matches!(refused, Some(ClientError::NoAnswer { .. })), "{refused:?}");
-        let nowhere = PolledClient::connect(Path::new("/nowhere/shim"));
+        let text = refused.map(|error| error.to_string());
+        assert_eq!(text.as_deref(), Some("its shim does not answer within 2s"));
+        let nowhere = PolledClient::connect(Path::new("/nowhere/shim"), LIMIT);
         assert!(matches!(nowhere, Err(ClientError::Dead { .. })), "{nowhere:?}");
     }
 }

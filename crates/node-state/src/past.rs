@@ -135,14 +135,36 @@ pub fn list(root: &Path) -> io::Result<(Vec<Past>, Vec<PathBuf>)> {
     Ok((all, unreadable))
 }
 
+/// The records that can be read, newest first. Each is read when it is asked for.
+///
+/// # Errors
+/// The directory is there and cannot be read.
+pub fn newest(root: &Path) -> io::Result<impl Iterator<Item = Past>> {
+    Ok(files(root)?.into_iter().rev().filter_map(|kept| read(&kept.path).ok()))
+}
+
+/// The records of pods with that id, newest first, as [`newest`]. Reads those only whose ids begin as it does.
+///
+/// # Errors
+/// The directory is there and cannot be read.
+pub fn of_id(root: &Path, id: &str) -> io::Result<impl Iterator<Item = Past>> {
+    let (end, id) = (end_of(id), id.to_owned());
+    let files = files(root)?.into_iter().rev().filter(move |kept| kept.ends_with(&end));
+    Ok(files.filter_map(|kept| read(&kept.path).ok()).filter(move |past| past.pod.id == id))
+}
+
 /// Whether there is a record of the pod with that id. Reads no record.
 ///
 /// # Errors
 /// The directory is there and cannot be read.
 pub fn has(root: &Path, id: &str) -> io::Result<bool> {
-    let end = format!("-{}.{EXTENSION}", short_id(id));
-    let has_end = |kept: &Kept| kept.path.to_str().is_some_and(|path| path.ends_with(&end));
-    Ok(files(root)?.iter().any(has_end))
+    let end = end_of(id);
+    Ok(files(root)?.iter().any(|kept| kept.ends_with(&end)))
+}
+
+/// How the names of the records of such an id end.
+fn end_of(id: &str) -> String {
+    format!("-{}.{EXTENSION}", short_id(id))
 }
 
 /// As much of an id as a file's name has.
@@ -172,6 +194,12 @@ struct Kept {
     path: PathBuf,
     size: u64,
     at: SystemTime,
+}
+
+impl Kept {
+    fn ends_with(&self, end: &str) -> bool {
+        self.path.to_str().is_some_and(|path| path.ends_with(end))
+    }
 }
 
 /// The files of all records, by name: the oldest first, as names begin with the time.
@@ -347,6 +375,14 @@ mod tests {
         fs::write(root.join("shop/damaged.past"), [0xff; 100]).unwrap();
         fs::write(root.join("shop/empty.past"), []).unwrap();
         assert_eq!(list(&root).unwrap().1.len(), 2);
+        let times = |pasts: Vec<Past>| pasts.iter().map(|past| past.ended_at_ms).collect::<Vec<_>>();
+        assert_eq!(times(newest(&root).unwrap().collect()), [2000, 1000]);
+        // One of the same id, and one whose file has the same end.
+        keep(&root, &past("shop", "cart", 3000), &AMPLE);
+        let mut other = past("shop", "cart", 4000);
+        other.pod.mut_or_insert_default().id += "0";
+        keep(&root, &other, &AMPLE);
+        assert_eq!(times(of_id(&root, "cart-0123456789abcdef").unwrap().collect()), [3000, 2000]);
     }
 
     /// Issue 19: one tenant does not push out another's.

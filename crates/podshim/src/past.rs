@@ -98,7 +98,8 @@ fn exits(pod: &PodReport) -> Vec<EventReport> {
 }
 
 impl PastReport {
-    fn of(past: control_api::Past) -> Self {
+    /// The report of a record.
+    pub fn of(past: control_api::Past) -> Self {
         let (answer, events) =
             (past.pod.into_option().unwrap_or_default(), past.events.into_option().unwrap_or_default());
         let mut pod = PodReport::of_answer(answer);

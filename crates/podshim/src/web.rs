@@ -14,16 +14,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control_api::client::Client;
 use node_state::entry::Entry;
+use node_state::past;
 use serde_json::json;
 
 use self::board::{Board, Seen};
 use crate::http::{Connection, PLAIN, Request, Server};
 use crate::outcome::CommandError;
-use crate::past;
+use crate::past::PastReport;
 use crate::shims::ANSWER_LIMIT;
 
 /// The page: script and style are in it.
@@ -38,6 +39,13 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 const PART: usize = 64 << 10;
 /// How many pods that have ended are listed.
 const ENDED: usize = 200;
+/// The list of them is good for a second, and for so many times as long as it took: reading may cost that part of a processor.
+const ENDED_IS_GOOD: Duration = Duration::from_secs(1);
+const PART_FOR_ENDED: u32 = 20;
+/// How much time there is between two questions about one pod, which cost its shim something too.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
+/// How long a question waits for its turn.
+const TURN: Duration = Duration::from_secs(1);
 /// Of every answer: no other page may show or read it, and nothing keeps it.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
@@ -59,8 +67,15 @@ struct Shared {
     site: Site,
     board: Board,
     readers: AtomicUsize,
-    /// One at a time reads the records, which may be 64 MiB.
-    records: Mutex<()>,
+    ended: Mutex<Ended>,
+    /// When the next question about a pod has its turn.
+    next_turn: Mutex<Instant>,
+}
+
+/// The list of pods that have ended, as it was read last.
+struct Ended {
+    text: String,
+    until: Instant,
 }
 
 /// Serves the page until SIGTERM or SIGINT.
@@ -69,11 +84,13 @@ struct Shared {
 /// The address cannot be used.
 pub fn run(address: SocketAddr, site: Site) -> Result<(), CommandError> {
     let server = Server::new(address)?;
+    let begun = now();
     let shared = Arc::new(Shared {
         site,
         board: Board::default(),
         readers: AtomicUsize::new(0),
-        records: Mutex::new(()),
+        ended: Mutex::new(Ended { text: String::new(), until: begun }),
+        next_turn: Mutex::new(begun),
     });
     let following = shared.clone();
     thread::spawn(move || follow::run(&following.site.run_dir, &following.board));
@@ -84,8 +101,17 @@ pub fn run(address: SocketAddr, site: Site) -> Result<(), CommandError> {
             drop(thread::Builder::new().spawn(move || drop(place.shared.answer(connection))));
         }
         // The connection is new: so short an answer finds room in it.
-        None => drop(connection.answer("503 Service Unavailable", PLAIN, HEADERS, "too many readers\n")),
+        None => drop(busy(&mut connection)),
     })
+}
+
+fn busy(connection: &mut Connection) -> io::Result<()> {
+    connection.answer("503 Service Unavailable", PLAIN, HEADERS, "too many readers\n")
+}
+
+#[allow(clippy::disallowed_methods, reason = "a command that waits; no decision about a pod is made here")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// The place of a reader.
@@ -119,8 +145,9 @@ impl Shared {
         let found = match path {
             "/" => return page(&mut connection),
             "/events" => return self.events(&mut connection),
-            "/pod" => request.value("id").and_then(|id| self.pod(id)),
-            "/past" => request.value("id").and_then(|id| self.past(id)),
+            "/pod" | "/past" if !self.has_turn() => return busy(&mut connection),
+            "/pod" => self.pod(&request),
+            "/past" => self.past(&request),
             "/ended" => Some(self.ended()),
             _ => None,
         };
@@ -135,13 +162,14 @@ impl Shared {
 
     /// What happens, until the reader is gone.
     fn events(&self, connection: &mut Connection) -> io::Result<()> {
+        let Some(viewer) = self.board.viewer() else { return busy(connection) };
         write!(
             connection,
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n{HEADERS}\r\n"
         )?;
         let node = json!({ "node": self.site.node });
         write!(connection, "retry: 2000\nevent: begin\ndata: {node}\n\n")?;
-        let (viewer, mut seen) = (self.board.viewer(), Seen::default());
+        let mut seen = Seen::default();
         loop {
             let text = viewer.next(&mut seen, SIGN_OF_LIFE);
             // A reader at the other end of a slow line has time for each part.
@@ -152,9 +180,25 @@ impl Shared {
         }
     }
 
+    /// Waits for the turn of a question; whether it comes soon.
+    fn has_turn(&self) -> bool {
+        let (now, mut next) = (now(), self.next_turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let turn = now.max(*next);
+        let wait = turn - now;
+        if wait > TURN {
+            return false;
+        }
+        *next = turn + BETWEEN_QUESTIONS;
+        drop(next);
+        thread::sleep(wait);
+        true
+    }
+
     /// All there is to know of a pod that a shim serves.
-    fn pod(&self, id: &str) -> Option<String> {
-        let entry = Entry::list(&self.site.run_dir).ok()?.into_iter().find(|entry| entry.id == id)?;
+    fn pod(&self, request: &Request) -> Option<String> {
+        let key = key_in(request)?;
+        let entry =
+            Entry::list(&self.site.run_dir).ok()?.into_iter().find(|entry| shown::key(entry) == key)?;
         let asked = Client::connect(&entry.socket, ANSWER_LIMIT)
             .and_then(|client| Ok((client.inspect()?, client.events(0, Duration::ZERO)?)));
         let story = match asked {
@@ -164,18 +208,36 @@ impl Shared {
         Some(story.to_string())
     }
 
-    fn past(&self, id: &str) -> Option<String> {
-        let _alone = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let past = past::find(&self.site.history_dir, id, None).ok().filter(|past| past.pod.id == id)?;
-        Some(shown::story_of_past(past).to_string())
+    /// The same of one that is gone: the newest, or that with this end.
+    fn past(&self, request: &Request) -> Option<String> {
+        let key = key_in(request)?;
+        let (namespace, id) = key.split_once('/')?;
+        let ended: Option<i64> = request.value("ended").and_then(|at| at.parse().ok());
+        // One record at a time is in memory.
+        let _alone = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = past::of_id(&self.site.history_dir, id).ok()?;
+        let found = all.find(|past| {
+            past.pod.namespace == namespace && ended.is_none_or(|ended| past.ended_at_ms == ended)
+        });
+        Some(shown::story_of_past(PastReport::of(found?)).to_string())
     }
 
     fn ended(&self) -> String {
-        let _alone = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pods, _) = past::list(&self.site.history_dir, i64::MIN).unwrap_or_default();
-        let newest: Vec<_> = pods.iter().rev().take(ENDED).map(shown::ended).collect();
-        json!({ "pods": newest }).to_string()
+        let mut last = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = now();
+        if begun >= last.until {
+            let all = past::newest(&self.site.history_dir).into_iter().flatten();
+            let newest: Vec<_> = all.take(ENDED).map(|past| shown::ended(&PastReport::of(past))).collect();
+            last.text = json!({ "pods": newest }).to_string();
+            last.until = now() + ENDED_IS_GOOD.max(begun.elapsed() * PART_FOR_ENDED);
+        }
+        last.text.clone()
     }
+}
+
+/// The key of the pod that is asked for. An id of containerd's has no letter that a browser would write otherwise.
+fn key_in(request: &Request) -> Option<String> {
+    Some(request.value("key")?.replace("%2F", "/"))
 }
 
 fn page(connection: &mut Connection) -> io::Result<()> {

@@ -41,9 +41,10 @@ pub fn of_past(past: &PastReport, now_ms: i64) -> String {
         why => format!(", because of: {why}"),
     };
     format!(
-        "{title} is gone: it ended {ago} ago{lived}: {}{why}. {}`podshim timeline --past {title}` draws its life.",
+        "{title} is gone: it ended {ago} ago{lived}: {}{why}. {}{}",
         past.pod.state.words(),
-        exits(&past.pod)
+        exits(&past.pod),
+        drawing(&past.pod, "--past ")
     )
 }
 
@@ -67,7 +68,14 @@ fn exits(pod: &PodReport) -> String {
 }
 
 fn removal(pod: &PodReport) -> String {
-    format!("It stays until its caller removes it; `podshim timeline {}` draws its life.", pod.title())
+    format!("It stays until its caller removes it. {}", drawing(pod, ""))
+}
+
+/// The command that draws its life, on the node and from elsewhere.
+fn drawing(pod: &PodReport, options: &str) -> String {
+    let command = format!("podshim timeline {options}{}", pod.title());
+    let elsewhere = pod.name.as_ref().map(|_| format!(" (or `kubectl {command}`)"));
+    format!("`{command}`{} draws its life.", elsewhere.unwrap_or_default())
 }
 
 fn programs(pod: &PodReport) -> impl Iterator<Item = &ContainerReport> {
@@ -120,24 +128,40 @@ fn stopping(pod: &PodReport) -> String {
 
 fn running(pod: &PodReport) -> String {
     let title = pod.title();
-    if let Some(held) =
-        programs(pod).filter(|it| it.state == State::HELD).max_by_key(|it| it.role == Role::MAIN)
-    {
+    // A standby is held as long as it is not needed.
+    let is_held = |it: &&ContainerReport| it.state == State::HELD && it.role != Role::STANDBY;
+    if let Some(held) = programs(pod).filter(is_held).max_by_key(|it| it.role == Role::MAIN) {
         return waiting(pod, first_of_role(pod, held));
     }
-    if let Some(failing) = programs(pod).find(|it| matches!(it.state, State::BACKING_OFF | State::RESTARTING))
-    {
+    let is_in_trouble =
+        |it: &&ContainerReport| matches!(it.state, State::BACKING_OFF | State::RESTARTING | State::PAUSED);
+    if let Some(failing) = programs(pod).find(is_in_trouble) {
         return format!("{title} is running, but {}", obstacle(pod, failing));
     }
     if let Some(fault) = &pod.fault {
         return format!("{title} is running, but its plan does not fit it: {fault}.");
+    }
+    if programs(pod).all(|it| it.role == Role::PASSTHROUGH) {
+        return format!(
+            "{title} has no plan: podshim holds and restarts nothing of it. What its containers wait for, its caller knows."
+        );
     }
     let starts =
         |it: &&ContainerReport| matches!(it.state, State::NOT_CREATED | State::CREATING | State::CREATED);
     if let Some(next) = programs(pod).find(starts) {
         return format!("{title} waits for its caller: {}", obstacle(pod, next));
     }
+    if let Some(failed) = programs(pod).find(has_failed) {
+        return format!("{title} is running, but {}", obstacle(pod, failed));
+    }
     format!("{title} waits for nothing: what its plan starts has been started. There is nothing to do.")
+}
+
+/// Whether a planned program has ended with a failure, and its caller has not started it again: a kubelet backs off itself.
+fn has_failed(container: &&ContainerReport) -> bool {
+    matches!(container.state, State::STOPPED | State::EXITED | State::ENDING)
+        && !matches!(container.role, Role::INIT | Role::PASSTHROUGH)
+        && container.real_exit_code.is_some_and(|code| code != 0)
 }
 
 /// The first held container of that role.
@@ -198,10 +222,14 @@ fn obstacle(pod: &PodReport, container: &ContainerReport) -> String {
             };
             format!("{name} {code}{memory}{restarts}, and podshim {again}. Find out why it ends: {logs}.")
         }
-        State::PAUSED => format!("{name} is paused: resume it."),
+        State::PAUSED => format!(
+            "{name} is paused: `ctr --namespace {} tasks resume {}` on its node resumes it.",
+            pod.namespace,
+            container.id.as_deref().unwrap_or("ID")
+        ),
         State::STOPPED | State::EXITED | State::ENDING | State::COMPLETED => {
             format!(
-                "{name} {code}{memory}{restarts}; its caller has to recreate it. Find out why it ended: {logs}."
+                "{name} {code}{memory}{restarts}; its caller starts it again, if its restart policy says so. Find out why it ended: {logs}."
             )
         }
         _ if container.role == Role::INIT => {
@@ -319,6 +347,29 @@ mod tests {
         assert!(text.contains("its plan does not fit it: main \"app\" was never created."), "{text}");
     }
 
+    /// A kubelet that backs off, a standby that is not needed yet, a freeze, and a pod that podshim has no part in.
+    #[test]
+    fn a_running_pod_is_not_always_well() {
+        let failed = Container { real_exit_code: Some(3), ..container("app", Role::MAIN, State::EXITED) };
+        let standby = Container { role: Role::STANDBY.into(), ..held("spare", "its turn") };
+        let other = container("other", Role::MAIN, State::RUNNING);
+        let text = why(vec![failed.clone(), standby.clone(), other.clone()], |_| {});
+        assert_eq!(
+            text,
+            "prod/web is running, but \"app\" exited with 3; its caller starts it again, if its restart policy says so. Find out why it \
+             ended: kubectl logs --namespace prod web --container app."
+        );
+        let done = Container { real_exit_code: Some(0), ..failed.clone() };
+        let init = Container { role: Role::INIT.into(), ..failed };
+        let text = why(vec![done, init, standby, other], |_| {});
+        assert!(text.starts_with("prod/web waits for nothing"), "{text}");
+        let paused = Container { id: "1234".to_owned(), ..container("app", Role::MAIN, State::PAUSED) };
+        let text = why(vec![paused], |answer| answer.namespace = "k8s.io".to_owned());
+        assert!(text.contains("`ctr --namespace k8s.io tasks resume 1234` on its node"), "{text}");
+        let text = why(vec![container("app", Role::PASSTHROUGH, State::RUNNING)], |_| {});
+        assert!(text.starts_with("prod/web has no plan: "), "{text}");
+    }
+
     #[test]
     fn a_stop_names_what_it_waits_for() {
         let app = Container {
@@ -352,5 +403,11 @@ mod tests {
             answer.outcome = control_api::Outcome::FAILED.into()
         });
         assert!(text.starts_with("prod/web has ended: failed. \"b\" exited with 137, killed by the kernel for memory; \"a\" exited with 0. It stays"), "{text}");
+        assert!(
+            text.ends_with(
+                "`podshim timeline prod/web` (or `kubectl podshim timeline prod/web`) draws its life."
+            ),
+            "{text}"
+        );
     }
 }

@@ -12,8 +12,8 @@ use crate::web::{self, Site};
 const ABOUT: &str = "\
 Serves a page for a browser: the pods of this node with timelines that grow as they live, why one is held, the plan as a graph, all
 that happened to a pod, and the pods that have ended. It only shows, and asks no shim while no page is open. Every user of this node
-can connect to a loopback address, so the page has no commands and nothing that a program writes. From elsewhere: ssh -L, or kubectl
-port-forward.";
+can connect to a loopback address, and every pod with hostNetwork: so the page has no commands and nothing that a program writes. From
+elsewhere: ssh -L, or kubectl port-forward.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 the address cannot be used; 2 wrong arguments.";
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use crate::clock::now_ms;
 
+/// How many readers there may be at once.
+const VIEWERS: usize = 24;
+
 /// The pods as they are shown.
 #[derive(Debug, Default)]
 pub(super) struct Board {
@@ -18,6 +21,7 @@ pub(super) struct Board {
 
 #[derive(Debug, Default)]
 struct State {
+    /// By their keys.
     pods: BTreeMap<String, Shown>,
     /// How many changes there were.
     version: u64,
@@ -57,11 +61,15 @@ impl Board {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reader that begins.
-    pub(super) fn viewer(&self) -> Viewer<'_> {
-        self.state().viewers += 1;
+    /// A reader that begins, if there is a place for it.
+    pub(super) fn viewer(&self) -> Option<Viewer<'_>> {
+        let mut state = self.state();
+        if state.viewers == VIEWERS {
+            return None;
+        }
+        state.viewers += 1;
         self.changed.notify_all();
-        Viewer { board: self }
+        Some(Viewer { board: self })
     }
 
     /// Whether there is a reader.
@@ -80,20 +88,20 @@ impl Board {
     }
 
     /// A pod is shown so from now on. `text` is JSON.
-    pub(super) fn show(&self, id: &str, text: &str) {
+    pub(super) fn show(&self, key: &str, text: &str) {
         let mut state = self.state();
-        if state.pods.get(id).is_some_and(|shown| &*shown.text == text) {
+        if state.pods.get(key).is_some_and(|shown| &*shown.text == text) {
             return;
         }
         state.version += 1;
         let shown = Shown { version: state.version, text: text.into() };
-        state.pods.insert(id.to_owned(), shown);
+        state.pods.insert(key.to_owned(), shown);
         self.changed.notify_all();
     }
 
     /// A pod is gone.
-    pub(super) fn remove(&self, id: &str) {
-        self.state().pods.remove(id);
+    pub(super) fn remove(&self, key: &str) {
+        self.state().pods.remove(key);
         self.changed.notify_all();
     }
 
@@ -169,7 +177,7 @@ mod tests {
     #[test]
     fn a_reader_gets_the_newest_state_once() {
         let board = Board::default();
-        let (viewer, mut seen) = (board.viewer(), Seen::default());
+        let (viewer, mut seen) = (board.viewer().unwrap(), Seen::default());
         assert_eq!(viewer.next(&mut seen, SOON), None);
         board.show("a", "1");
         board.show("a", "2");
@@ -195,7 +203,7 @@ mod tests {
     fn without_a_reader_nothing_is_followed() {
         let board = Board::default();
         assert!(!board.has_viewers());
-        let viewer = board.viewer();
+        let viewer = board.viewer().unwrap();
         board.wait_for_viewer();
         assert!(board.has_viewers());
         drop(viewer);

@@ -30,8 +30,10 @@ const SETTLE: Duration = Duration::from_millis(100);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// When a shim that gave no answer is asked once more.
 const RETRY: Duration = Duration::from_secs(5);
-/// A shim keeps as many events.
+/// A shim keeps as many events, of some 200 bytes each.
 const EVENTS: usize = 256;
+/// How many bytes of them are kept, whatever a shim sends.
+const EVENT_BYTES: usize = 256 << 10;
 
 /// Follows the pods below that directory, for ever.
 pub(super) fn run(root: &Path, board: &Board) {
@@ -68,7 +70,7 @@ impl Shims<'_> {
         self.followed.retain(|directory, followed| {
             let is_there = found.contains(directory) && directory.join(FILE).exists();
             if !is_there {
-                self.board.remove(&followed.entry.id);
+                self.board.remove(&followed.key);
             }
             is_there
         });
@@ -76,9 +78,8 @@ impl Shims<'_> {
             if self.followed.contains_key(&directory) {
                 continue;
             }
-            let entry = fs::read(directory.join(FILE)).ok().and_then(|content| Entry::parse(&content));
-            if let Some(entry) = entry {
-                self.followed.insert(directory, Followed::new(entry));
+            if let Some(entry) = entry_in(&directory) {
+                self.followed.insert(directory.clone(), Followed::new(directory, entry));
             }
         }
     }
@@ -117,9 +118,16 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
+fn entry_in(directory: &Path) -> Option<Entry> {
+    Entry::parse(&fs::read(directory.join(FILE)).ok()?)
+}
+
 /// A shim that is followed.
 struct Followed {
+    directory: PathBuf,
     entry: Entry,
+    /// What the board calls it.
+    key: String,
     client: Option<PolledClient>,
     /// When it is connected to, or the events are asked for.
     next: Instant,
@@ -128,25 +136,31 @@ struct Followed {
     inspect_until: Option<Instant>,
     /// When the pod is asked for.
     inspect_at: Option<Instant>,
+    /// How often it has failed since it answered.
+    failures: u32,
     pod: Option<InspectResponse>,
     events: VecDeque<Event>,
-    lost: u64,
+    /// The last event that came.
+    after: u64,
     /// Whether the board has it.
     is_known: bool,
 }
 
 impl Followed {
-    fn new(entry: Entry) -> Self {
+    fn new(directory: PathBuf, entry: Entry) -> Self {
         Self {
+            directory,
+            key: shown::key(&entry),
             entry,
             client: None,
             next: now(),
             events_until: None,
             inspect_until: None,
             inspect_at: None,
+            failures: 0,
             pod: None,
             events: VecDeque::new(),
-            lost: 0,
+            after: 0,
             is_known: false,
         }
     }
@@ -172,15 +186,18 @@ impl Followed {
     fn ask(&mut self, now: Instant) -> Result<(), ClientError> {
         let is_due = |at: Instant| at <= now;
         if self.client.is_none() && is_due(self.next) {
-            self.client = Some(PolledClient::connect(&self.entry.socket)?);
+            self.entry = entry_in(&self.directory).unwrap_or_else(|| self.entry.clone());
+            self.client = Some(PolledClient::connect(&self.entry.socket, ANSWER_LIMIT)?);
             self.inspect_at = Some(now);
+            // The pod may be another one by now, under the same id.
+            (self.pod, self.events, self.after) = (None, VecDeque::new(), 0);
         }
         let Some(client) = &mut self.client else { return Ok(()) };
         // First: what has happened by then is in the answer to Inspect too.
         if self.events_until.is_none() && is_due(self.next) {
             // The first answer comes at once.
             let wait = if self.pod.is_some() { WAIT } else { Duration::ZERO };
-            client.ask_events(self.events.back().map_or(0, |last| last.sequence), wait)?;
+            client.ask_events(self.after, wait)?;
             self.events_until = Some(now + wait + ANSWER_LIMIT);
         }
         if self.inspect_until.is_none() && self.inspect_at.is_some_and(is_due) {
@@ -200,17 +217,14 @@ impl Followed {
 
     fn take(&mut self, answer: Answer, board: &Board) {
         let now = now();
+        self.failures = 0;
         match answer {
             Answer::Events(answer) => {
                 (self.events_until, self.next) = (None, now + SETTLE);
-                if self.events.is_empty() {
-                    self.lost = answer.lost;
-                }
-                if !answer.events.is_empty() {
+                if let Some(last) = answer.events.last() {
+                    self.after = last.sequence;
                     self.events.extend(answer.events);
-                    let surplus = self.events.len().saturating_sub(EVENTS);
-                    self.events.drain(..surplus);
-                    self.lost += surplus as u64;
+                    forget_oldest(&mut self.events);
                     self.inspect_at = Some(now);
                 }
             }
@@ -224,26 +238,64 @@ impl Followed {
             }
         }
         if let (Some(pod), None) = (&self.pod, self.inspect_until) {
-            let events = EventsResponse {
-                events: self.events.iter().cloned().collect(),
-                lost: self.lost,
-                ..Default::default()
-            };
-            board.show(&self.entry.id, &shown::summary(pod.clone(), events).to_string());
+            let events =
+                EventsResponse { events: self.events.iter().cloned().collect(), ..Default::default() };
+            board.show(&self.key, &shown::summary(&self.entry, pod.clone(), events).to_string());
             self.is_known = true;
         }
     }
 
-    /// The shim is dead, silent or too old.
+    /// The shim is dead, silent or too old, or its pod has ended.
     fn fail(&mut self, error: ClientError, board: &Board) {
         let was_connected = self.client.take().is_some();
         (self.events_until, self.inspect_until, self.inspect_at) = (None, None, None);
-        // A connection that breaks is often the pod's end: the next try shows whether it is.
-        let is_end = was_connected && error.may_be_its_end();
-        self.next = now() + if is_end { SETTLE } else { RETRY };
+        // A connection that breaks is often the pod's end. Its entry goes a moment later, and the next try shows whether it has.
+        let may_be_end = was_connected && self.failures == 0 && error.may_be_its_end();
+        self.failures = self.failures.saturating_add(1);
+        let is_end = may_be_end || self.has_ended();
+        self.next = now() + if is_end { SCAN } else { RETRY };
         if !is_end {
-            board.show(&self.entry.id, &shown::summary_of_silent(self.entry.clone(), error).to_string());
+            board.show(&self.key, &shown::summary_of_silent(self.entry.clone(), error).to_string());
             self.is_known = true;
+        }
+    }
+
+    /// Whether the entry is gone, or another pod's.
+    fn has_ended(&self) -> bool {
+        entry_in(&self.directory).is_none_or(|entry| entry.socket != self.entry.socket)
+    }
+}
+
+/// Keeps the newest, within both bounds.
+fn forget_oldest(events: &mut VecDeque<Event>) {
+    let size = |event: &Event| {
+        size_of::<Event>() + event.id.len() + event.name.len() + event.text.len() + event.failure.len()
+    };
+    let mut bytes = 0;
+    let kept = events.iter().rev().take(EVENTS).take_while(|event| {
+        bytes += size(event);
+        bytes <= EVENT_BYTES
+    });
+    let surplus = events.len() - kept.count();
+    events.drain(..surplus);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shim_that_sends_too_much_is_kept_within_bounds() {
+        let events = |count: u64, length: usize| -> VecDeque<Event> {
+            let event = |sequence| Event { sequence, text: "x".repeat(length), ..Default::default() };
+            (1..=count).map(event).collect()
+        };
+        for (count, length, most) in [(10, 200, 10), (1000, 200, EVENTS), (1000, 100_000, 2), (1, 1 << 20, 0)]
+        {
+            let mut kept = events(count, length);
+            forget_oldest(&mut kept);
+            assert_eq!(kept.len(), most, "{count} events of {length} bytes");
+            assert!(kept.back().is_none_or(|last| last.sequence == count), "the newest ones stay");
         }
     }
 }

@@ -19,20 +19,25 @@ use crate::timeline::chart::{Lane, Mark};
 use crate::why::{of_past, paragraph};
 use crate::words::DisplayWord;
 
+/// What a pod is called by the page: the id alone may be that of others, in other namespaces of containerd.
+pub(super) fn key(entry: &Entry) -> String {
+    format!("{}/{}", entry.namespace, entry.id)
+}
+
 /// A pod that a shim serves, for the list. It changes only when something happens to the pod.
-pub(super) fn summary(pod: InspectResponse, events: EventsResponse) -> Value {
+pub(super) fn summary(entry: &Entry, pod: InspectResponse, events: EventsResponse) -> Value {
     let (pod, events, lost) = without_commands(pod, events);
     let until = present(&events);
     let chart = chart(&Timeline::of(&pod, events, lost, until));
-    summary_of(&pod, chart)
+    summary_of(&key(entry), &pod, chart)
 }
 
 /// The same of a pod whose shim gives no answer.
 pub(super) fn summary_of_silent(entry: Entry, error: ClientError) -> Value {
-    summary_of(&PodReport::of(Shim { entry, answer: Err(error) }), Value::Null)
+    summary_of(&key(&entry), &PodReport::of(Shim { entry, answer: Err(error) }), Value::Null)
 }
 
-fn summary_of(pod: &PodReport, chart: Value) -> Value {
+fn summary_of(key: &str, pod: &PodReport, chart: Value) -> Value {
     let containers = pod.containers.iter().filter(|container| container.role.word() != "sandbox");
     let containers: Vec<_> = containers
         .map(|container| {
@@ -43,7 +48,7 @@ fn summary_of(pod: &PodReport, chart: Value) -> Value {
         })
         .collect();
     json!({
-        "id": pod.id, "title": pod.title(), "name": pod.name, "namespace": pod.pod_namespace, "state": pod.state.words(),
+        "key": key, "title": pod.title(), "name": pod.name, "namespace": pod.pod_namespace, "state": pod.state.words(),
         "error": pod.error, "fault": pod.fault, "containers": containers, "chart": chart,
     })
 }
@@ -87,7 +92,7 @@ fn story_of(pod: &PodReport, events: Vec<EventReport>, lost: u64, until_ms: i64,
 /// A pod that is gone, for the list.
 pub(super) fn ended(past: &PastReport) -> Value {
     json!({
-        "id": past.pod.id, "title": past.pod.title(), "namespace": past.pod.pod_namespace, "state": past.pod.state.words(),
+        "key": format!("{}/{}", past.pod.namespace, past.pod.id), "title": past.pod.title(), "namespace": past.pod.pod_namespace, "state": past.pod.state.words(),
         "ended_ms": past.ended_at_ms, "lived_ms": past.lived_ms(), "why": past.why(), "restarts": past.restarts(),
     })
 }
@@ -131,6 +136,10 @@ mod tests {
 
     use super::*;
 
+    fn entry() -> Entry {
+        Entry { id: "abc".to_owned(), namespace: "k8s.io".to_owned(), ..Entry::default() }
+    }
+
     fn pod() -> InspectResponse {
         let app = Container {
             name: "app".to_owned(),
@@ -140,7 +149,8 @@ mod tests {
             ..Default::default()
         };
         InspectResponse {
-            id: "abc".to_owned(),
+            id: "another".to_owned(),
+            namespace: "ones".to_owned(),
             pod_name: "web".to_owned(),
             containers: vec![app],
             ..Default::default()
@@ -165,9 +175,10 @@ mod tests {
     /// Nothing changes while nothing happens: an idle pod sends nothing to a reader.
     #[test]
     fn what_goes_on_has_no_end_and_a_summary_stays_the_same() {
-        let first = summary(pod(), events());
+        let first = summary(&entry(), pod(), events());
+        assert_eq!(first["key"], "k8s.io/abc", "the entry's, whatever the shim says");
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(first, summary(pod(), events()));
+        assert_eq!(first, summary(&entry(), pod(), events()));
         let spans = &first["chart"]["lanes"][0]["spans"];
         assert_eq!(spans[0], json!([1_000_100, 1_000_200, "created"]));
         assert_eq!(spans[2], json!([1_000_300, null, "gate closed"]));
@@ -190,14 +201,14 @@ mod tests {
             .concat(),
             ..Default::default()
         };
-        let ended = summary(pod(), ended);
+        let ended = summary(&entry(), pod(), ended);
         assert_eq!(ended["chart"]["lanes"][0]["spans"][2][1], 1_000_500);
         assert_eq!(ended["chart"]["to"], 1_000_500);
     }
 
     #[test]
     fn no_command_and_no_output_is_shown() {
-        for text in [summary(pod(), events()).to_string(), story(pod(), events()).to_string()] {
+        for text in [summary(&entry(), pod(), events()).to_string(), story(pod(), events()).to_string()] {
             assert!(!text.contains("secret"), "{text}");
         }
         assert_eq!(story(pod(), events())["pod"]["containers"][0]["gate"], "exec");

@@ -10,7 +10,7 @@ use podshim::commands::table;
 use tempfile::TempDir;
 
 /// Answers as an API server with the pod prod/web on node-1 and an agent on each of two nodes. What podshim prints on a node is in a
-/// file of the node's agent, its exit code in another one.
+/// file of the node's agent, its exit code in another one; in a third one what kubectl says that reaches no agent.
 const KUBECTL: &str = r#"#!/bin/sh
 for word in "$@"; do printf '%s\037' "$word"; done >>"$HOME/calls"
 echo >>"$HOME/calls"
@@ -28,9 +28,12 @@ case "$*" in
 *'get pods --namespace podshim-agent'*) printf 'agent-a node-1\nagent-b node-2\n' ;;
 *'exec --namespace podshim-agent agent-'*)
     agent=${4#agent-}
+    [ ! -e "$HOME/away-$agent" ] || { cat "$HOME/away-$agent" >&2; exit 1; }
     cat "$HOME/says-$agent" 2>/dev/null
     cat "$HOME/errors-$agent" >&2 2>/dev/null
-    exit "$(cat "$HOME/code-$agent" 2>/dev/null || echo 0)" ;;
+    code=$(cat "$HOME/code-$agent" 2>/dev/null || echo 0)
+    [ "$code" = 0 ] || echo "command terminated with exit code $code" >&2
+    exit "$code" ;;
 *port-forward*) ;;
 *) exit 9 ;;
 esac
@@ -124,7 +127,8 @@ fn each_command_runs_on_the_pods_node_and_its_code_is_the_plugins() {
             &["history", "web", "--node", "node-1", "--since=12h"],
             "history --namespace shop --since=12h -- web",
         ),
-        (&["restart", "web"], "restart --namespace shop -- web"),
+        (&["restart", "web", "--timeout", "10m"], "restart --namespace shop --timeout 10m -- web"),
+        (&["why", "-n=prod", "--", "web"], "why --namespace prod -- web"),
         (&["stop", "web", "--grace", "10s"], "stop --namespace shop --grace 10s -- web"),
     ] {
         let (code, printed, errors) = cluster.run(words);
@@ -137,6 +141,86 @@ fn each_command_runs_on_the_pods_node_and_its_code_is_the_plugins() {
         let (found, _, errors) = cluster.run(&["why", "web"]);
         assert_eq!((found, errors.as_str()), (expected, "podshim: pod prod/web: its shim is dead\n"));
     }
+    cluster.write("away-a", "error: unable to upgrade connection: container not found\n");
+    let (code, _, errors) = cluster.run(&["why", "web"]);
+    assert_eq!((code, errors.as_str()), (3, "error: unable to upgrade connection: container not found\n"));
+}
+
+/// Every option with a value that one of the commands has, also one that comes later.
+#[test]
+fn the_value_of_an_option_is_no_name_of_a_pod() {
+    let cluster = Cluster::new();
+    let table = table();
+    let mut tried = 0;
+    for command in ["why", "ps", "timeline", "history", "restart", "stop"] {
+        let of = table.find_subcommand(command).expect("a command");
+        let options = of.get_arguments().chain(table.get_arguments());
+        for option in options.filter(|it| !it.is_positional() && it.get_action().takes_values()) {
+            let long = option.get_long().map(|long| format!("--{long}"));
+            let short = option.get_short().map(|short| format!("-{short}"));
+            for word in long.into_iter().chain(short) {
+                let (code, _, errors) = cluster.run(&[command, &word, "x y", "web"]);
+                if code == 2 && errors.contains("names a place on the node") {
+                    continue;
+                }
+                let calls = cluster.calls();
+                let exec = calls.last().filter(|call| call.iter().any(|word| word == "exec"));
+                let exec = exec.unwrap_or_else(|| panic!("{command} {word}: {errors}"));
+                let word = if word == "-n" { "--namespace".to_owned() } else { word };
+                assert!(exec.windows(2).any(|pair| *pair == [word.clone(), "x y".to_owned()]), "{exec:?}");
+                assert_eq!(exec[exec.len() - 2..], ["--", "web"], "{command} {word}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+/// On a terminal podshim's own look at its output would find none: the plugin looks for it.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test runs the plugin as its users do")]
+fn a_terminal_has_colours_and_a_width() {
+    let cluster = Cluster::new();
+    let on_terminal = |words: &str, no_colour: Option<&str>| {
+        let _ = fs::remove_file(cluster.at("calls"));
+        let line = format!("stty cols 133; {} {words}", cluster.at("bin/kubectl-podshim").display());
+        let mut command = cluster.command("script");
+        command.env("TERM", "xterm").env_remove("NO_COLOR").envs(no_colour.map(|value| ("NO_COLOR", value)));
+        let output = command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
+        let (code, printed, _) = printed_by(&output.expect("script"));
+        assert_eq!(code, 0, "{printed}");
+        cluster.words_on_nodes().remove(0)
+    };
+    let timeline = "timeline web -n prod";
+    for (words, no_colour, on_node) in [
+        (timeline, None, "timeline --namespace prod --color always --width 133 -- web"),
+        (timeline, Some("1"), "timeline --namespace prod --width 133 -- web"),
+        ("ps web -n prod", None, "ps --namespace prod --color always -- web"),
+        ("ps web -n prod --json", None, "ps --namespace prod --json -- web"),
+        ("ps web -n prod -o json", None, "ps --namespace prod -o json -- web"),
+    ] {
+        assert_eq!(on_terminal(words, no_colour), on_node);
+    }
+}
+
+/// For jq: one document a line, and nothing else.
+#[test]
+fn json_of_several_nodes_is_json() {
+    let cluster = Cluster::new();
+    for node in ["a", "b"] {
+        cluster.write(&format!("says-{node}"), &format!("{{\n  \"pods\": [\n    \" {node}\"\n  ]\n}}\n"));
+    }
+    cluster.write("errors-a", "podshim: 1 shim gives no answer\n");
+    cluster.write("code-a", "1");
+    for words in [&["ps", "--json"][..], &["ps", "-o", "json"], &["ps", "--output=json"], &["ps", "-ojson"]] {
+        let (code, printed, errors) = cluster.run(words);
+        assert_eq!((code, errors.as_str()), (1, "node-1: podshim: 1 shim gives no answer\n"));
+        assert_eq!(printed, "{\"pods\": [\" a\"]}\n{\"pods\": [\" b\"]}\n", "{words:?}");
+    }
+    cluster.write("away-b", "error: no route\n");
+    let (code, printed, errors) = cluster.run(&["ps", "--json"]);
+    assert_eq!((code, printed.as_str()), (3, "{\"pods\": [\" a\"]}\n"));
+    assert!(errors.ends_with("node-2: error: no route\n"), "{errors}");
 }
 
 #[test]
@@ -178,9 +262,18 @@ fn a_pod_that_is_gone_is_found_in_the_records_of_its_node() {
         (1, "", "kubectl podshim: no node has a record of old\n")
     );
     // A node that gives no answer is no node without the pod.
-    cluster.write("errors-b", "Error from server (Forbidden): pods \"agent-b\" is forbidden\n");
-    let (code, printed, _) = cluster.run(&["history", "old"]);
-    assert!(code == 3 && printed.contains("node-2:\nError from server (Forbidden)"), "{code}: {printed}");
+    cluster.write("away-b", "Error from server (Forbidden): pods \"agent-b\" is forbidden\n");
+    let (code, _, errors) = cluster.run(&["history", "old"]);
+    assert!(code == 3 && errors.starts_with("node-2: Error from server (Forbidden)"), "{code}: {errors}");
+    // A text of a pod is no answer about a pod.
+    fs::remove_file(cluster.at("away-b")).expect("a file");
+    cluster.write("says-b", "what podshim: no pod says\n");
+    cluster.write("errors-b", "podshim: it says podshim: no pod here\n");
+    let (code, printed, errors) = cluster.run(&["history", "old"]);
+    assert_eq!(
+        (code, printed.as_str(), errors.as_str()),
+        (1, "node-2:\nwhat podshim: no pod says\n", "node-2: podshim: it says podshim: no pod here\n")
+    );
     // What changes a pod changes none that is gone.
     let (code, _, errors) = cluster.run(&["stop", "old"]);
     assert_eq!((code, errors.as_str()), (1, "kubectl podshim: the API server has no pod shop/old\n"));
@@ -210,6 +303,7 @@ fn what_cannot_be_asked_has_a_reason_and_a_code() {
         (&["why"], 2, "why needs a name"),
         (&["drain"], 2, "there is no command drain"),
         (&["why", "a", "b"], 2, "one pod at a time: a, b"),
+        (&["why", "--", "-x"], 2, "-x is no name of a pod"),
         (&["why", "web", "-n"], 2, "-n needs a namespace"),
         (&["why", "web", "-A"], 2, "-A is for ps and history without a pod"),
         (&["timeline", "web", "--svg", "x"], 2, "--svg names a place on the node"),
@@ -286,6 +380,8 @@ fn words_are_completed() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
 fn the_manifest_for_krew_is_of_the_archive() {
+    // What sed would read.
+    const URI: &str = r"https://podshim.example/plugin.tar.gz?a=1&b=SHA256|\1";
     let directory = tempfile::tempdir().expect("a directory");
     let run = |program: &str, words: &[&str]| {
         let (code, printed, errors) =
@@ -295,10 +391,7 @@ fn the_manifest_for_krew_is_of_the_archive() {
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/plugin");
     let output = directory.path().display().to_string();
-    run(
-        &script.display().to_string(),
-        &["--output", &output, "--uri", "https://podshim.example/plugin.tar.gz"],
-    );
+    run(&script.display().to_string(), &["--output", &output, "--uri", URI]);
     let version = env!("CARGO_PKG_VERSION");
     let archive = directory.path().join(format!("kubectl-podshim-{version}.tar.gz")).display().to_string();
     let manifest = fs::read_to_string(directory.path().join("podshim.yaml")).expect("a manifest");
@@ -306,7 +399,7 @@ fn the_manifest_for_krew_is_of_the_archive() {
     let spec = manifest.get("spec").expect("a spec");
     assert_eq!(spec.text_of("version"), Some(format!("v{version}").as_str()));
     let [platform] = spec.get("platforms").expect("platforms").items() else { panic!("one platform") };
-    assert_eq!(platform.text_of("uri"), Some("https://podshim.example/plugin.tar.gz"));
+    assert_eq!(platform.text_of("uri"), Some(URI));
     assert_eq!(platform.text_of("sha256"), run("sha256sum", &[&archive]).split(' ').next());
     let files: Vec<_> = platform
         .get("files")

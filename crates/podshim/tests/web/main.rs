@@ -10,3 +10,4 @@ mod fake_shim;
 mod page;
 mod served;
 mod server;
+mod stays;

@@ -15,22 +15,25 @@ use crate::browser::{Browser, DOWN, ENTER, ESCAPE, TAB};
 use crate::fake_shim::{FakeShim, container, held, now_ms};
 use crate::server::Server;
 
-struct Node {
-    run: TempDir,
+/// A story is shown.
+pub const STORY: &str = "document.querySelector('#why:not(:empty)')";
+
+pub struct Node {
+    pub run: TempDir,
     history: TempDir,
 }
 
 impl Node {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { run: tempfile::tempdir().unwrap(), history: tempfile::tempdir().unwrap() }
     }
 
-    fn serve(&self) -> Server {
+    pub fn serve(&self) -> Server {
         Server::start(self.run.path(), self.history.path())
     }
 
     /// The pod `prod/web`, whose app waits for its proxy.
-    fn held(&self) -> FakeShim {
+    pub fn held(&self) -> FakeShim {
         let shim = FakeShim::start(self.run.path(), "0123456789abcdef", "u-1", waiting());
         happens(&shim, 100, Kind::CREATED, "proxy", "");
         happens(&shim, 110, Kind::STARTING, "proxy", "");
@@ -41,7 +44,7 @@ impl Node {
     }
 
     /// A record of an earlier pod of that name.
-    fn record(&self) {
+    pub fn record(&self) {
         let ended = |name: &str, role: Role, code: u32| Container {
             real_exit_code: Some(code),
             shown_exit_code: Some(code),
@@ -73,6 +76,7 @@ impl Node {
         let past = Past {
             pod: Some(InspectResponse {
                 id: "fedcba9876543210".to_owned(),
+                namespace: "k8s.io".to_owned(),
                 pod_name: "web".to_owned(),
                 pod_namespace: "prod".to_owned(),
                 started_at_ms: now_ms() - 70_000,
@@ -107,7 +111,7 @@ fn waiting() -> Vec<Container> {
     vec![proxy(GateState::STARTED), app]
 }
 
-fn happens(shim: &FakeShim, at_ms: u64, kind: Kind, name: &str, text: &str) {
+pub fn happens(shim: &FakeShim, at_ms: u64, kind: Kind, name: &str, text: &str) {
     shim.happens(kind, name, |event| {
         event.monotonic_ms = at_ms;
         // The pod has lived for five seconds.
@@ -185,7 +189,7 @@ fn a_story_has_why_its_plan_what_happened_and_its_past() {
     let browser = Browser::at(&server.url());
     browser.until("document.querySelector('button[data-pod]')");
     browser.run("document.querySelector('button[data-pod]').click()");
-    browser.until("document.querySelector('#why')");
+    browser.until(STORY);
     let story = browser.text("#story");
     for text in [
         "prod/web: \"app\" is held for ",
@@ -241,7 +245,7 @@ fn a_hostile_pods_name_is_text() {
     let browser = Browser::at(&server.url());
     browser.until("document.querySelector('button[data-pod]')");
     browser.run("document.querySelector('button[data-pod]').click()");
-    browser.until("document.querySelector('#why')");
+    browser.until(STORY);
     assert!(browser.text("#story-title").contains(MARKUP), "{}", browser.text("#story-title"));
     assert!(browser.text(".pod").contains(MARKUP));
     assert_eq!(
@@ -295,24 +299,29 @@ fn the_keyboard_reaches_everything_and_a_screen_reader_has_its_words() {
     let (role, chart) = browser.spoken("#pods svg");
     assert_eq!(role, "image");
     assert!(
-        chart.starts_with("Timeline of ") && chart.contains("app (main): created 0.0s, held "),
+        chart.starts_with("Timeline since ") && chart.contains("app (main): created 0.0s, held "),
         "{chart}"
     );
     // Enter opens the story, whose title has the focus; Tab stays in it; Escape closes it, and the focus is where it was.
     browser.run("document.querySelector('button[data-pod]').focus()");
     browser.press(&[ENTER]);
-    browser.until("document.querySelector('#why')");
+    browser.until(STORY);
     assert_eq!(browser.run("return document.activeElement.id"), "story-title");
     assert_eq!(browser.spoken("#story"), ("dialog".to_owned(), "prod/web".to_owned()));
     let mut inside = Vec::new();
     for _ in 0..6 {
         browser.press(&[TAB]);
-        inside.push(browser.run("const it = document.activeElement; return it === document.body || document.querySelector('#story').contains(it)"));
+        // Between the last and the first the browser itself has the focus: then it is on no element but the body.
+        inside.push(browser.run("const it = document.activeElement; return it === document.body ? 'none' : document.querySelector('#story').contains(it) ? it.tagName : 'outside'"));
     }
-    assert!(inside.iter().all(|is_inside| *is_inside == true), "{inside:?}");
+    let count = |what: &str| inside.iter().filter(|it| **it == what).count();
+    assert!(
+        count("outside") == 0 && count("none") <= 2 && count("SUMMARY") > 0 && count("BUTTON") > 1,
+        "{inside:?}"
+    );
     browser.press(&[ESCAPE]);
     browser.until("!document.querySelector('#story').open");
-    assert_eq!(browser.run("return document.activeElement.dataset.pod"), "0123456789abcdef");
+    assert_eq!(browser.run("return document.activeElement.dataset.pod"), "k8s.io/0123456789abcdef");
     // A filter by the keyboard alone.
     browser.run("document.querySelector('#state').focus()");
     browser.press(&[DOWN]);
@@ -348,7 +357,7 @@ fn a_page_whose_server_was_away_shows_what_is_there_by_then() {
     browser.until("document.querySelector('rect[data-lane=app][data-phase=running]')");
 }
 
-/// With PODSHIM_REWRITE_GOLDEN set they are the pictures of docs/web.md.
+/// What the pictures show is compared as text; with PODSHIM_REWRITE_GOLDEN set they become those of docs/kubectl.md.
 #[test]
 fn the_pictures_of_the_docs_are_of_this_page() {
     let node = Node::new();
@@ -400,13 +409,28 @@ fn the_pictures_of_the_docs_are_of_this_page() {
     browser.until(
         "document.querySelectorAll('#pods svg').length === 2 && document.querySelector('#ended button')",
     );
+    let list = browser.text("#pods");
+    for text in ["shop/shop-5d8f", "prod/web", "app (main) is held, waiting for sidecar \"proxy\""] {
+        assert!(list.contains(text), "no {text:?} in\n{list}");
+    }
+    assert_eq!(browser.run(LANES), serde_json::json!([2, 5]), "each container has bars");
     let seen = browser.run("return document.documentElement.scrollWidth <= innerWidth");
     assert_eq!(seen, true, "nothing is wider than the window");
     is_of_the_docs("web.png", &browser.picture());
-    browser.run("document.querySelector('button[data-pod=\"2222333344445555\"]').click()");
-    browser.until("document.querySelector('#why')");
+    browser.run("document.querySelector('button[data-pod=\"k8s.io/2222333344445555\"]').click()");
+    browser.until(STORY);
+    assert_eq!(
+        browser.run("return [...document.querySelectorAll('#story h3')].map(it => it.textContent)"),
+        serde_json::json!(["Timeline", "Plan", "Containers", "What happened"])
+    );
+    // Of the ways to web and worker only the longest are drawn.
+    assert_eq!(browser.run("return document.querySelectorAll('#story .edge').length"), 5);
     is_of_the_docs("web-story.png", &browser.picture());
 }
+
+/// How many lanes with bars each chart of the list has.
+const LANES: &str = "return [...document.querySelectorAll('#pods svg')].map(svg =>
+    new Set([...svg.querySelectorAll('rect')].map(it => it.dataset.lane)).size)";
 
 fn is_of_the_docs(name: &str, picture: &str) {
     let picture = decoded(picture);
@@ -416,11 +440,11 @@ fn is_of_the_docs(name: &str, picture: &str) {
         fs::write(&kept, &picture).unwrap();
     }
     let kept = fs::read(&kept).unwrap();
-    // Its times and letters differ from machine to machine, its size does not.
+    // Its times and letters differ from machine to machine; the size is that of this test's window.
     assert_eq!(
         kept.get(16..24),
         picture.get(16..24),
-        "docs/{name} is not of this page: PODSHIM_REWRITE_GOLDEN=1 makes it"
+        "docs/{name} was not made by this test: PODSHIM_REWRITE_GOLDEN=1 makes it"
     );
 }
 
