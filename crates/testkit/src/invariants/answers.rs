@@ -48,6 +48,10 @@ impl Invariants {
                 }
                 Ok(())
             }
+            (Request::KubeletsOwn(names), Some(_)) => {
+                self.facts.extend(names.iter().cloned());
+                Ok(())
+            }
             (Request::Restart, Some(_)) => {
                 self.restarts_the_pod();
                 Ok(())
