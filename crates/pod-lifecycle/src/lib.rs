@@ -45,7 +45,6 @@ mod state;
 mod steps;
 mod stop;
 
-pub use handlers::kubelets_own::MOST_KUBELETS_OWN;
 pub use interface::action::{Action, Deleted, LineTarget, Notice, Reply};
 pub use interface::event::{AfterCheckpoint, Event, Request};
 pub use interface::exit::Exit;

@@ -104,9 +104,14 @@ fn stopping(pod: &PodReport) -> String {
         }
         None => {
             match programs(pod).filter(is_left).map(|container| quoted(pod, container)).collect::<Vec<_>>() {
-                left if left.is_empty() => format!("{begin} Nothing of it runs any more. There is nothing to do."),
+                left if left.is_empty() => {
+                    format!("{begin} Nothing of it runs any more. There is nothing to do.")
+                }
                 left => {
-                    format!("{begin} Still to end, each in its turn: {}. There is nothing to do.", left.join(", "))
+                    format!(
+                        "{begin} Still to end, each in its turn: {}. There is nothing to do.",
+                        left.join(", ")
+                    )
                 }
             }
         }

@@ -11,7 +11,10 @@ use crate::steps::start::launch;
 /// A container whose program was not started leaves the plan, and is let go if it is held. Not while a stop is under way, or may become one
 /// of the pod because this main is gone (T12).
 pub(crate) fn let_kubelets_own_go(pod: &mut State) {
-    if pod.facts().is_empty() || pod.is_stopping() || pod.members().iter().any(|state| state.asked().is_some()) {
+    if pod.facts().is_empty()
+        || pod.is_stopping()
+        || pod.members().iter().any(|state| state.asked().is_some())
+    {
         return;
     }
     let is_own = |index: &usize| {

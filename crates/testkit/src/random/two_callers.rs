@@ -35,6 +35,7 @@ pub fn scenario(policy: RestartPolicy, seed: u64) -> Scenario {
         callers.episode(random);
         callers.wait(random);
     }
+    super::add_kubelets_own(seed, &callers.names, &mut callers.commands);
     callers.commands.push(Command::End);
     Scenario(callers.commands)
 }
