@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pod_spec::limits::MAX_KUBELETS_OWN;
 use pod_spec::{ExitCodes, KubeletsOwn, Link, Others, Plan, RestartPolicy, Role, Settings};
 
 use crate::callers_stop::CallersStop;
@@ -45,8 +46,8 @@ pub(crate) struct State {
     named: usize,
     /// What a main waits for that only `*=main` names; `None` if the plan has no `*=main` (S8).
     unnamed_main: Option<Vec<Link>>,
-    /// Whether such a main was created whose place another one has taken (S15).
-    had_unnamed_main: bool,
+    /// The names of those that were created: more than there can be facts are as good as all (S15).
+    unnamed_mains: BTreeSet<String>,
     /// Which containers never become one of these (S8).
     kubelets_own: KubeletsOwn,
     /// The names that the pod's object has of these (S15).
@@ -261,9 +262,9 @@ impl State {
         self.facts.extend(names);
     }
 
-    /// S15: whether a main was created that only `*=main` named, and of which nothing is left.
-    pub(crate) fn had_unnamed_main(&self) -> bool {
-        self.had_unnamed_main
+    /// S15: the names of the mains that were created, and that only `*=main` names.
+    pub(crate) fn unnamed_mains(&self) -> &BTreeSet<String> {
+        &self.unnamed_mains
     }
 
     /// Whether the plan has `*=main` (S8).
@@ -287,9 +288,11 @@ impl State {
     /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place; `None` if the plan has no `*=main`.
     pub(crate) fn add_unnamed_main(&mut self, name: &str) -> Option<usize> {
         let main = self.new_unnamed_main(name)?;
+        if self.unnamed_mains.len() <= MAX_KUBELETS_OWN {
+            self.unnamed_mains.insert(name.to_owned());
+        }
         let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
         if let Some(index) = vacant {
-            self.had_unnamed_main |= !self.members[index].was_never_created();
             self.members[index] = main;
             return vacant;
         }

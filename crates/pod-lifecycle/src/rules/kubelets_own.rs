@@ -11,10 +11,11 @@ use crate::steps::start::launch;
 /// A container whose program was not started leaves the plan, and is let go if it is held. Not while a stop is under way, or may become one
 /// of the pod because this main is gone (T12).
 pub(crate) fn let_kubelets_own_go(pod: &mut State) {
-    if pod.facts().is_empty()
-        || pod.is_stopping()
-        || pod.members().iter().any(|state| state.asked().is_some())
-    {
+    if pod.facts().is_empty() {
+        return;
+    }
+    forget_what_they_showed(pod);
+    if pod.is_stopping() || pod.members().iter().any(|state| state.asked().is_some()) {
         return;
     }
     let is_own = |index: &usize| {
@@ -27,7 +28,6 @@ pub(crate) fn let_kubelets_own_go(pod: &mut State) {
     for index in own {
         let Some(container) = pod.current(index) else { continue };
         let (id, is_held) = (container.id().clone(), container.is_held());
-        forget_what_it_showed(pod, index);
         pod.leave_plan(index);
         pod.note(format!("container {id} is its kubelet's own: the pod's object says so"));
         if is_held {
@@ -36,15 +36,15 @@ pub(crate) fn let_kubelets_own_go(pod: &mut State) {
     }
 }
 
-/// I5, T18: that a caller creates and starts it does not show that the caller waits for no init, unless something else shows it.
-fn forget_what_it_showed(pod: &mut State, own: usize) {
-    let count = pod.members().len();
-    if pod.had_unnamed_main() {
+/// I5, T18: that a caller creates or starts one does not show that it waits for no init.
+fn forget_what_they_showed(pod: &mut State) {
+    if !pod.unnamed_mains().is_subset(pod.facts()) {
         return;
     }
-    for init in 0..count {
-        let shows = |other: usize| comes_after(pod, other, init) && !pod.member(other).was_never_created();
-        if shows(own) && !(0..count).any(|other| other != own && shows(other)) {
+    let is_named = |index: &usize| !pod.is_unnamed(*index) && !pod.member(*index).was_never_created();
+    let named: Vec<_> = (0..pod.members().len()).filter(is_named).collect();
+    for init in 0..pod.members().len() {
+        if !named.iter().any(|later| comes_after(pod, *later, init)) {
             pod.member_mut(init).not_followed();
         }
     }

@@ -49,7 +49,7 @@ impl Invariants {
                 Ok(())
             }
             (Request::KubeletsOwn(names), Some(_)) => {
-                self.facts.extend(names.iter().cloned());
+                self.learns(names);
                 Ok(())
             }
             (Request::Restart, Some(_)) => {

@@ -45,20 +45,24 @@ impl Invariants {
         })
     }
 
-    /// I5, T18: nor does its creation show any more that its caller waits for no init.
     fn leaves_plan(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.role = None;
-        let name = container.name.clone();
-        self.newest.remove(&name);
-        self.members.remove(&name);
-        self.known.remove(&name);
+        self.newest.remove(&container.name);
+        self.members.remove(&container.name);
+    }
+
+    /// I5, T18: nor does their creation show any more that their caller waits for no init.
+    pub(super) fn learns(&mut self, names: &BTreeSet<String>) {
+        self.facts.extend(names.iter().cloned());
+        let Some(plan) = &self.plan else { return };
         let role = |other: &str| self.member(other).map_or(Role::Main, |member| member.role);
-        let others = self.known.iter().flat_map(|other| self.inits_before(other, role(other)));
-        let followed: BTreeSet<String> = others.collect();
-        for init in self.inits_before(&name, Role::Main) {
-            if let Some(picture) = self.members.get_mut(&init) {
-                picture.is_followed &= followed.contains(&init);
+        let others = self.known.iter().filter(|it| self.member(it).is_some() || !self.facts.contains(*it));
+        let followed: BTreeSet<_> = others.flat_map(|other| self.inits_before(other, role(other))).collect();
+        let inits = plan.members.iter().filter(|member| member.role == Role::Init);
+        for init in inits.map(|init| &init.name).filter(|init| !followed.contains(*init)) {
+            if let Some(picture) = self.members.get_mut(init) {
+                picture.is_followed = false;
             }
         }
     }
