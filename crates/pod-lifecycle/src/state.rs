@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// What a main waits for that only `*=main` names; `None` if the plan has no `*=main` (S8).
     unnamed_main: Option<Vec<Link>>,
     /// The names of those that were created: more than there can be facts are as good as all (S15).
-    unnamed_mains: BTreeSet<String>,
+    created_unnamed: BTreeSet<String>,
     /// Which containers never become one of these (S8).
     kubelets_own: KubeletsOwn,
     /// The names that the pod's object has of these (S15).
@@ -263,8 +263,8 @@ impl State {
     }
 
     /// S15: the names of the mains that were created, and that only `*=main` names.
-    pub(crate) fn unnamed_mains(&self) -> &BTreeSet<String> {
-        &self.unnamed_mains
+    pub(crate) fn created_unnamed(&self) -> &BTreeSet<String> {
+        &self.created_unnamed
     }
 
     /// Whether the plan has `*=main` (S8).
@@ -288,8 +288,8 @@ impl State {
     /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place; `None` if the plan has no `*=main`.
     pub(crate) fn add_unnamed_main(&mut self, name: &str) -> Option<usize> {
         let main = self.new_unnamed_main(name)?;
-        if self.unnamed_mains.len() <= MAX_KUBELETS_OWN {
-            self.unnamed_mains.insert(name.to_owned());
+        if self.created_unnamed.len() <= MAX_KUBELETS_OWN {
+            self.created_unnamed.insert(name.to_owned());
         }
         let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
         if let Some(index) = vacant {

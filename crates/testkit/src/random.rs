@@ -23,20 +23,9 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut commands = vec![pod.head.clone()];
     commands.extend(programs::commands(random, &pod.names));
     commands.extend(callers::commands(random, &pod.names));
-    add_kubelets_own(seed, &pod.names, &mut commands);
+    callers::add_kubelets_own(seed, &pod.names, &mut commands);
     commands.push(Command::End);
     Scenario(commands)
-}
-
-/// S15: an agent that knows the pod's object, at any moment and of any container. By numbers of its own: other seeds keep their pods.
-fn add_kubelets_own(seed: u64, names: &[String], commands: &mut Vec<Command>) {
-    let random = &mut Rng::new(seed ^ 0x515_0b9e_c700);
-    if random.percent(12) {
-        for _ in 0..1 + random.below(2) {
-            let names = (0..1 + random.below(2)).map(|_| random.pick(names).clone()).collect();
-            commands.insert(1 + random.below(commands.len()), Command::KubeletsOwn(names));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The names of the pod's init and ephemeral containers, from whoever knows its object (S15).
+//! The names of the pod's init and ephemeral containers, from an agent that knows its object (S15).
 //!
-//! Owns the bounds on them. Lets no container go: that is `rules::kubelets_own`. Changes: tables.
+//! Owns the bounds on them. Never lets a container go: that is `rules::kubelets_own`.
 
 use std::collections::BTreeSet;
 

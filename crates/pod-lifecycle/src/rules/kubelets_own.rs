@@ -1,14 +1,14 @@
 //! Mains that only `*=main` names, and that are their kubelet's own by the pod's object (S15).
 //!
 //! Owns when such a container leaves the plan. Never holds or ends one; what is created later `handlers::create` judges.
-//! Changes: tables, member, container.
+//! Changes: member.
 
 use crate::container::Container;
 use crate::questions::order::comes_after;
 use crate::state::State;
 use crate::steps::start::launch;
 
-/// A container whose program was not started leaves the plan, and is let go if it is held. Not while a stop is under way, or may become one
+/// S15: a container whose program was not started leaves the plan, and is let go if it is held. Not while a stop is under way, or may become one
 /// of the pod because this main is gone (T12).
 pub(crate) fn let_kubelets_own_go(pod: &mut State) {
     if pod.facts().is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn let_kubelets_own_go(pod: &mut State) {
 
 /// I5, T18: that a caller creates or starts one does not show that it waits for no init.
 fn forget_what_they_showed(pod: &mut State) {
-    if !pod.unnamed_mains().is_subset(pod.facts()) {
+    if !pod.created_unnamed().is_subset(pod.facts()) {
         return;
     }
     let is_named = |index: &usize| !pod.is_unnamed(*index) && !pod.member(*index).was_never_created();

@@ -33,14 +33,14 @@ fn each_list_is_passed_on_once_with_however_many_agents() {
     world.api.pod(object(&["load"], &[]));
     let shim = shim(&world);
     until(vec![vec!["load".to_owned()]], || shim.kubelets_own());
-    let with_look = || vec![vec!["load".to_owned()], vec!["load".to_owned(), "look".to_owned()]];
+    let both = || vec![vec!["load".to_owned()], vec!["load".to_owned(), "look".to_owned()]];
     world.api.pod(object(&["load"], &["look"]));
-    until(with_look(), || shim.kubelets_own());
+    until(both(), || shim.kubelets_own());
     let inspected = shim.inspected();
     world.restart_agent();
     until(true, || shim.inspected() > inspected);
     settle();
-    assert_eq!(shim.kubelets_own(), with_look());
+    assert_eq!(shim.kubelets_own(), both());
     assert_eq!((mismatches(&world), world.api.bad()), (vec![], vec![]), "the plan needs no word for it");
 }
 

@@ -201,7 +201,7 @@ struct Facts {
 
 /// S15: an init of an injector's that has no well-known name, and a container of `kubectl debug` with a name of its own. An agent names all
 /// that the pod's object has of these, soon after the kubelet has begun. By numbers of its own: other seeds keep their pods.
-fn facts(setup: &mut KubeletSetup, after: &mut Vec<Command>, run: KubeletRun) -> Facts {
+fn facts(setup: &mut KubeletSetup, after: &mut [Command], run: KubeletRun) -> Facts {
     let random = &mut Rng::new(run.seed ^ 0x515_fac7 ^ (run.policy as u64) << 56);
     if !random.percent(30) {
         return Facts::default();
