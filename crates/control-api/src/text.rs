@@ -43,6 +43,7 @@ pub fn of_inspection(answer: &mut InspectResponse) {
         &mut answer.restart_refusal,
     ]);
     clean(&mut answer.restart_request);
+    clean(answer.kubelets_own.as_mut().into_iter().flat_map(|own| &mut own.names));
     for container in &mut answer.containers {
         clean([&mut container.id, &mut container.name, &mut container.gate, &mut container.held_for]);
         clean(&mut container.after);
@@ -86,6 +87,7 @@ mod tests {
             fault: text(),
             restart_refusal: text(),
             restart_request: Some(text()),
+            kubelets_own: Some(crate::Names { names: vec![text()], ..Default::default() }).into(),
             containers: vec![crate::Container {
                 id: text(),
                 name: text(),
@@ -107,7 +109,7 @@ mod tests {
             ..Default::default()
         };
         let strings = include_str!("../../../proto/podshim/v1/pod.proto");
-        let answers = ["message InspectResponse", "message Container", "message Event "];
+        let answers = ["message InspectResponse", "message Names", "message Container", "message Event "];
         let of = |message: &str| {
             let body =
                 strings.split(message).nth(1).and_then(|rest| rest.split("\n}").next()).expect(message);

@@ -15,7 +15,8 @@ use ttrpc::context;
 
 use crate::client::{ClientError, failure, milliseconds, understood};
 use crate::{
-    EventsRequest, EventsResponse, InspectRequest, InspectResponse, PodClient, RestartRequest, VERSION, text,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, KubeletsOwnRequest, PodClient,
+    RestartRequest, VERSION, text,
 };
 
 /// A connection to a pod's shim. Its clones share it.
@@ -64,6 +65,16 @@ impl WaitingClient {
         let request = RestartRequest { version: VERSION, request: request.to_owned(), ..Default::default() };
         let called = self.pod.restart(context::with_duration(self.limit), &request).await;
         understood(called.map_err(|error| failure(error, "Restart", self.limit))?.version)
+    }
+
+    /// Names init and ephemeral containers of the pod's object.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn kubelets_own(&self, names: Vec<String>) -> Result<(), ClientError> {
+        let request = KubeletsOwnRequest { version: VERSION, names, ..Default::default() };
+        let called = self.pod.kubelets_own(context::with_duration(self.limit), &request).await;
+        understood(called.map_err(|error| failure(error, "KubeletsOwn", self.limit))?.version)
     }
 
     /// The events after the one of that number. If there is none yet, waits for one, at most `wait`.

@@ -11,6 +11,7 @@ pub(crate) mod freezer;
 pub(crate) mod gate_check;
 pub(crate) mod hook;
 pub(crate) mod kill;
+pub(crate) mod kubelets_own;
 pub(crate) mod recreate;
 pub(crate) mod restart_pod;
 pub(crate) mod start;

@@ -362,6 +362,11 @@ impl MemberState {
         }
     }
 
+    /// S15: nothing that comes after this init was created.
+    pub(crate) fn not_followed(&mut self) {
+        (self.awaited_exit, self.repeat) = (AwaitedExit::Perhaps, Repeat::Unfollowed);
+    }
+
     /// T18: the caller's Start of something that comes after this init has succeeded.
     pub(crate) fn followed(&mut self) {
         self.repeat = Repeat::Followed;

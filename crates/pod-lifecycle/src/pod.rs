@@ -18,6 +18,7 @@ use crate::handlers::freezer::{freezer_changed, pause_container, resume_containe
 use crate::handlers::gate_check::gate_check_ended;
 use crate::handlers::hook::hook_ended;
 use crate::handlers::kill::{is_meant_to_end, kill_container};
+use crate::handlers::kubelets_own::learn_kubelets_own;
 use crate::handlers::recreate::recreation_ended;
 use crate::handlers::restart_pod::restart_pod;
 use crate::handlers::start::{start_container, start_ended};
@@ -43,6 +44,7 @@ use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
 use crate::rules::given_up::give_up_operations;
 use crate::rules::hooks::run_on_terminate_hooks;
+use crate::rules::kubelets_own::let_kubelets_own_go;
 use crate::rules::lone_stop::judge_callers_stop;
 use crate::rules::pod_restart::renew_waiting;
 use crate::rules::replacement::count_ends;
@@ -77,7 +79,7 @@ const fn at_a_time(apply: fn(&mut State), due: fn(&State) -> Option<PodTime>) ->
 }
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     at_once(detect_sandbox_end),
     at_once(detect_callers_stop),
     at_a_time(judge_callers_stop, deadlines::callers_stop),
@@ -92,6 +94,7 @@ const RULES: [Rule; 16] = [
     at_a_time(give_up_operations, deadlines::operations),
     at_once(end_takeovers),
     at_a_time(apply_container_timers, next_container_timer),
+    at_once(let_kubelets_own_go),
     at_once(release_held),
     at_a_time(end_stop_if_over, deadlines::end_of_restart),
     at_once(begin_again_if_emptied),
@@ -259,6 +262,7 @@ fn serve(pod: &mut State, id: RequestId, request: Request) {
         Request::Delete(Target { container, exec: None }) => delete_container(pod, id, container),
         Request::Delete(Target { container, exec: Some(exec) }) => delete_exec(pod, id, container, exec),
         Request::Switch(name) => switch_pair(pod, id, &name),
+        Request::KubeletsOwn(names) => learn_kubelets_own(pod, id, names),
         Request::Restart => restart_pod(pod, id),
         Request::Pause(container) => pause_container(pod, id, container),
         Request::Resume(container) => resume_container(pod, id, container),

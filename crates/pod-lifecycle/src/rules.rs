@@ -10,6 +10,7 @@ pub(crate) mod failure;
 pub(crate) mod gate;
 pub(crate) mod given_up;
 pub(crate) mod hooks;
+pub(crate) mod kubelets_own;
 pub(crate) mod lone_stop;
 pub(crate) mod pod_restart;
 pub(crate) mod replacement;

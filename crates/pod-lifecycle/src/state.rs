@@ -3,9 +3,10 @@
 //! Owns that they fit together: which container is a member's newest, and what is forgotten with a container. Decides
 //! nothing. Every rule and handler is a function over this state; its parts change only through their own verbs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pod_spec::limits::MAX_KUBELETS_OWN;
 use pod_spec::{ExitCodes, KubeletsOwn, Link, Others, Plan, RestartPolicy, Role, Settings};
 
 use crate::callers_stop::CallersStop;
@@ -45,8 +46,12 @@ pub(crate) struct State {
     named: usize,
     /// What a main waits for that only `*=main` names; `None` if the plan has no `*=main` (S8).
     unnamed_main: Option<Vec<Link>>,
+    /// The names of those that were created: more than there can be facts are as good as all (S15).
+    created_unnamed: BTreeSet<String>,
     /// Which containers never become one of these (S8).
     kubelets_own: KubeletsOwn,
+    /// The names that the pod's object has of these (S15).
+    facts: BTreeSet<String>,
     containers: BTreeMap<ContainerId, Container>,
     pub(crate) sandbox: Sandbox,
     stop: Option<Stop>,
@@ -242,9 +247,29 @@ impl State {
         (0..self.members.len()).all(|index| self.is_gone(index))
     }
 
-    /// Whether a container of that name is the kubelet's own, unless the plan gives it a role (S8).
+    /// Whether a container of that name is the kubelet's own, unless the plan gives it a role (S8, S15).
     pub(crate) fn is_kubelets_own(&self, name: &str) -> bool {
-        self.kubelets_own.has(name)
+        self.kubelets_own.has(name) || self.facts.contains(name)
+    }
+
+    /// S15: the names of init and ephemeral containers that the pod's object has.
+    pub(crate) fn facts(&self) -> &BTreeSet<String> {
+        &self.facts
+    }
+
+    /// S15: none is taken back.
+    pub(crate) fn add_facts(&mut self, names: BTreeSet<String>) {
+        self.facts.extend(names);
+    }
+
+    /// S15: the names of the mains that were created, and that only `*=main` names.
+    pub(crate) fn created_unnamed(&self) -> &BTreeSet<String> {
+        &self.created_unnamed
+    }
+
+    /// Whether the plan has `*=main` (S8).
+    pub(crate) fn has_unnamed_mains(&self) -> bool {
+        self.unnamed_main.is_some()
     }
 
     /// Whether only `*=main` names a member (S8).
@@ -262,7 +287,10 @@ impl State {
 
     /// S8: a main that only `*=main` names takes a vacant place, or a new one. Returns the place; `None` if the plan has no `*=main`.
     pub(crate) fn add_unnamed_main(&mut self, name: &str) -> Option<usize> {
-        let main = MemberState::unnamed_main(self.unnamed_main.clone()?, self.steps_after_mains(), name);
+        let main = self.new_unnamed_main(name)?;
+        if self.created_unnamed.len() <= MAX_KUBELETS_OWN {
+            self.created_unnamed.insert(name.to_owned());
+        }
         let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
         if let Some(index) = vacant {
             self.members[index] = main;
@@ -270,6 +298,20 @@ impl State {
         }
         self.members.push(main);
         Some(self.members.len() - 1)
+    }
+
+    fn new_unnamed_main(&self, name: &str) -> Option<MemberState> {
+        Some(MemberState::unnamed_main(self.unnamed_main.clone()?, self.steps_after_mains(), name))
+    }
+
+    /// S15: a main that only `*=main` names becomes passthrough, and its place is as if it had never been.
+    pub(crate) fn leave_plan(&mut self, index: usize) {
+        let Some(id) = self.members[index].current().cloned() else { return };
+        let Some(vacant) = self.new_unnamed_main(&self.members[index].member().name) else { return };
+        self.members[index] = vacant;
+        if let Some(container) = self.containers.get_mut(&id) {
+            container.leave_plan();
+        }
     }
 
     /// A member without a container only remembers that a caller stopped a main (T12), until that is created again. Of too many one

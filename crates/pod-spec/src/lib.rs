@@ -39,6 +39,7 @@ pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::{PREFIX, STARTED_CONDITION};
 pub use kubelets_own::{KubeletsOwn, NamePattern};
+pub use name::is_name;
 pub use nearest::Hint;
 pub use node::{History, KruiseMarks, Node, NodeError, SandboxMaker, ValueProblem};
 pub use order::{Link, Order, needs};

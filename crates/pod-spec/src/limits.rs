@@ -15,6 +15,9 @@ pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Longest container name or alias, in bytes: the kubelet's limit for a container name.
 pub const MAX_NAME_BYTES: usize = 63;
 
+/// Most names of init and ephemeral containers that a shim keeps of its pod (S15).
+pub const MAX_KUBELETS_OWN: usize = 256;
+
 /// Longest duration: 365 days. Deadlines computed from it cannot overflow.
 pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 

@@ -2,8 +2,8 @@
 
 use crate::limits::MAX_NAME_BYTES;
 
-/// Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` to podshim.
-pub(crate) fn is_name(text: &str) -> bool {
+/// Whether a text is a container's name. Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` to podshim.
+pub fn is_name(text: &str) -> bool {
     let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     bytes.len() <= MAX_NAME_BYTES

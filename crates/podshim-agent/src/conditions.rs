@@ -194,6 +194,8 @@ mod tests {
             condition,
             containers: BTreeSet::new(),
             contradictions: Vec::new(),
+            mistaken_mains: Vec::new(),
+            kubelets_own: BTreeSet::new(),
             restart: None,
         }
     }

@@ -254,15 +254,18 @@ impl Node {
         let started = story.started(&known.object.containers);
         let condition = self.conditions.want(&known.object, &started, now).map(Write::Condition);
         let mut writes: Vec<Write> = condition.into_iter().collect();
+        story.want_kubelets_own(&known.object.kubelets_own);
         let refused = story.want_restart(known.object.restart.as_deref(), now);
         if story.has_plan() && known.mismatch == Mismatch::Unreported {
             known.mismatch = Mismatch::Reported;
-            let reports: Vec<Report> = known
-                .object
+            let object = &known.object;
+            let mistaken = object.mistaken_mains.iter().filter(|_| !story.takes_kubelets_own());
+            let reports: Vec<Report> = object
                 .contradictions
                 .iter()
+                .chain(mistaken)
                 .map(|text| {
-                    let report = Report::new(&known.object.pod, Reason::PlanMismatch, text, &"", text);
+                    let report = Report::new(&object.pod, Reason::PlanMismatch, text, &"", text);
                     report.at(now.wall_ms).while_so()
                 })
                 .collect();

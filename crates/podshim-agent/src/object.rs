@@ -8,7 +8,8 @@ use control_api::text::printable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::check::contradictions;
 use manifests::finding::Finding;
-use pod_spec::{Node as NodeFile, STARTED_CONDITION, restart_request};
+use pod_spec::limits::MAX_KUBELETS_OWN;
+use pod_spec::{Node as NodeFile, STARTED_CONDITION, is_name, restart_request};
 use serde_json::json;
 
 use crate::report::PodName;
@@ -27,6 +28,10 @@ pub struct PodObject {
     pub containers: BTreeSet<String>,
     /// Where it contradicts its plan, each with what mends it.
     pub contradictions: Vec<String>,
+    /// The same of init containers that its plan takes for mains, unless its shim gets their names.
+    pub mistaken_mains: Vec<String>,
+    /// The names of its init and ephemeral containers, as many as a shim keeps.
+    pub kubelets_own: BTreeSet<String>,
     /// The value of its annotation that asks for a restart in place.
     pub restart: Option<String>,
 }
@@ -95,14 +100,33 @@ impl PodObject {
             0 => ReadinessGate::Absent,
             _ => ReadinessGate::Named,
         };
-        let contradictions = match before.filter(|before| before.pod == names) {
-            Some(before) => before.contradictions.clone(),
+        let (contradictions, mistaken_mains) = match before.filter(|before| before.pod == names) {
+            Some(before) => (before.contradictions.clone(), before.mistaken_mains.clone()),
             None => contradictions_of(pod, node),
         };
+        let kubelets_own = kubelets_own_of(pod);
         let containers = pod.spec.containers.iter().map(|own| own.name.clone()).collect();
         let restart = restart_of(pod);
-        Some(Self { pod: names, gate, condition: condition_of(pod), containers, contradictions, restart })
+        let condition = condition_of(pod);
+        Some(Self {
+            pod: names,
+            gate,
+            condition,
+            containers,
+            contradictions,
+            mistaken_mains,
+            kubelets_own,
+            restart,
+        })
     }
+}
+
+/// The inits first: an init that is held holds up its pod.
+fn kubelets_own_of(pod: &WatchedPod) -> BTreeSet<String> {
+    let inits = pod.spec.init_containers.iter().map(|init| &init.name);
+    let ephemeral = pod.spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.name);
+    let names = inits.chain(ephemeral).filter(|name| is_name(name));
+    names.take(MAX_KUBELETS_OWN).cloned().collect()
 }
 
 /// As a shim keeps it.
@@ -122,13 +146,16 @@ fn condition_of(pod: &WatchedPod) -> Option<Shown> {
     })
 }
 
-fn contradictions_of(pod: &WatchedPod, node: &NodeFile) -> Vec<String> {
+/// Those of the plan, and its mistaken mains.
+fn contradictions_of(pod: &WatchedPod, node: &NodeFile) -> (Vec<String>, Vec<String>) {
     let annotations = pod.metadata.annotations.as_ref();
     if annotations.is_none_or(BTreeMap::is_empty) {
-        return Vec::new();
+        return Default::default();
     }
     let object = json!({"kind": "Pod", "metadata": {"annotations": annotations}, "spec": pod.spec});
-    contradictions(&object.to_string(), node).into_iter().map(words).collect()
+    let found = contradictions(&object.to_string(), node);
+    let words = |findings: Vec<Finding>| findings.into_iter().map(words).collect();
+    (words(found.findings), words(found.mistaken_mains))
 }
 
 fn words(finding: Finding) -> String {
@@ -184,6 +211,24 @@ mod tests {
         let expected =
             "the pod's restartPolicy is Never, the plan's is Always: write podshim.io/restart-policy: Never";
         assert_eq!(object.contradictions, [expected]);
+    }
+
+    #[test]
+    fn init_and_ephemeral_containers_are_its_kubelets_own() {
+        let annotations = json!({"podshim.io/plan": "proxy=sidecar, *=main"});
+        let metadata = json!({"uid": "u-1", "namespace": "prod", "name": "web", "annotations": annotations});
+        let of = |inits: usize| {
+            let inits: Vec<Value> =
+                (0..inits).map(|number| json!({"name": format!("init-{number}")})).collect();
+            let spec = json!({"initContainers": inits, "containers": [{"name": "app"}, {"name": "proxy"}],
+                "ephemeralContainers": [{"name": "look", "targetContainerName": "app"}, {"name": "no name"}]});
+            read(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let object = of(1);
+        assert_eq!(object.kubelets_own.iter().collect::<Vec<_>>(), ["init-0", "look"]);
+        assert_eq!((object.contradictions.len(), object.mistaken_mains.len()), (0, 1), "{object:?}");
+        let many = of(300).kubelets_own;
+        assert_eq!((many.len(), many.contains("look")), (256, false), "the inits come first");
     }
 
     /// A container's rules are a field that this program's types must have: without them a plan that says the same would be wrong.

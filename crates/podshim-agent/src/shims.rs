@@ -1,11 +1,11 @@
 //! The shims of the node: finds them in the run directory, and waits for each with one connection.
 //!
 //! Owns the watch of the directory, the connections, and that an idle pod costs nothing: the wait for the next event is the shim's. A shim
-//! that is dead, silent or too old delays no other. All that it asks a shim to change is a restart that its caller names.
+//! that is dead, silent or too old delays no other. All that it asks of a shim is what its caller names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control_api::client::ClientError;
@@ -54,27 +54,40 @@ struct Followed {
 #[derive(Default)]
 struct Asked {
     wake: Notify,
-    /// A restart that the shim has not answered yet: of two the newer one counts.
-    restart: Mutex<Option<String>>,
+    restart: Pending<String>,
+    kubelets_own: Pending<BTreeSet<String>>,
 }
 
 impl Asked {
     fn ask(&self, question: Question) {
-        if let Question::Restart(value) = question {
-            *self.restart.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        match question {
+            Question::Inspect => {}
+            Question::Restart(value) => self.restart.set(value),
+            Question::KubeletsOwn(names) => self.kubelets_own.set(names),
         }
         self.wake.notify_one();
     }
+}
 
-    fn restart(&self) -> Option<String> {
-        self.restart.lock().unwrap_or_else(PoisonError::into_inner).clone()
+/// What a shim has not answered yet: of two the newer one counts.
+#[derive(Default)]
+struct Pending<T>(Mutex<Option<T>>);
+
+impl<T: Clone + PartialEq> Pending<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answered(&self, value: &str) {
-        let mut restart = self.restart.lock().unwrap_or_else(PoisonError::into_inner);
-        if restart.as_deref() == Some(value) {
-            *restart = None;
-        }
+    fn set(&self, wanted: T) {
+        *self.lock() = Some(wanted);
+    }
+
+    fn get(&self) -> Option<T> {
+        self.lock().clone()
+    }
+
+    fn answered(&self, wanted: &T) {
+        self.lock().take_if(|newest| newest == wanted);
     }
 }
 
@@ -237,12 +250,24 @@ impl Follower {
         Ok(Box::new(client.inspect().await?))
     }
 
-    /// Asks for the restart that is wanted, if there is one. What the shim refuses it shows, and is not asked for again.
-    async fn restart(&self, client: &WaitingClient) -> Result<(), ClientError> {
-        let Some(value) = self.asked.restart() else { return Ok(()) };
-        match client.restart(&value).await {
-            Ok(()) | Err(ClientError::Refused { .. }) => self.asked.answered(&value),
-            Err(error) => return Err(error),
+    /// Passes on what is wanted of the shim, if there is something. What it refuses it is not asked for again.
+    async fn pass_on(&self, client: &WaitingClient) -> Result<(), ClientError> {
+        if let Some(names) = self.asked.kubelets_own.get() {
+            match client.kubelets_own(names.iter().cloned().collect()).await {
+                Ok(()) => {}
+                Err(error @ ClientError::Refused { .. }) => {
+                    eprintln!("podshim-agent: {}: {error}", self.title());
+                }
+                Err(error) => return Err(error),
+            }
+            self.asked.kubelets_own.answered(&names);
+        }
+        if let Some(value) = self.asked.restart.get() {
+            match client.restart(&value).await {
+                // The shim shows it.
+                Ok(()) | Err(ClientError::Refused { .. }) => self.asked.restart.answered(&value),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -252,7 +277,7 @@ impl Follower {
         let client = WaitingClient::connect(&self.entry.socket, ANSWER_LIMIT).await?;
         let mut events = client.events(progress.after, Duration::ZERO).await?.events;
         loop {
-            self.restart(&client).await?;
+            self.pass_on(&client).await?;
             let settled = self.settled(&client, &mut events).await;
             let failure = match settled {
                 Ok(seen) => {

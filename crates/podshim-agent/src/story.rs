@@ -4,6 +4,7 @@
 //! a shim too: an agent that was restarted makes it again from Inspect and the events that the shim keeps. Decides nothing about the pod.
 
 mod holds;
+mod kubelets_own;
 mod requests;
 mod restarts;
 mod series;
@@ -18,6 +19,7 @@ use control_api::{Budget, Event, InspectResponse, StopReason};
 use pod_spec::DurationText;
 
 use self::holds::{Due, Holds};
+use self::kubelets_own::KubeletsOwn;
 use self::requests::{Answer, Requests};
 use self::restarts::{Restart, Restarts};
 use self::series::{AllSeries, Occurrence};
@@ -64,6 +66,7 @@ pub struct Story {
     holds: Holds,
     restarts: Restarts,
     requests: Requests,
+    kubelets_own: KubeletsOwn,
     gate_failures: AllSeries,
     /// The containers whose crash loop is reported, each with its restarts before the loop.
     loops: BTreeMap<String, u32>,
@@ -92,6 +95,8 @@ pub enum Question {
     Inspect,
     /// To restart the pod in place, for that value of the pod's annotation; and then how it is.
     Restart(String),
+    /// To take these containers for the kubelet's own, which the pod's object says they are; and then how the pod is.
+    KubeletsOwn(BTreeSet<String>),
 }
 
 /// Whether the shim is asked, and has not answered.
@@ -119,6 +124,7 @@ impl Story {
             holds: Holds::default(),
             restarts: Restarts::default(),
             requests: Requests::default(),
+            kubelets_own: KubeletsOwn::default(),
             gate_failures: AllSeries::default(),
             loops: BTreeMap::new(),
             stop: None,
@@ -167,7 +173,7 @@ impl Story {
     /// When the shim is to be asked again, if nothing happens until then.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        if self.requests.is_due() {
+        if self.requests.is_due() || self.kubelets_own.are_due() {
             return Some(Duration::ZERO);
         }
         if self.asked == Asked::Yes {
@@ -180,6 +186,9 @@ impl Story {
     pub fn take_due(&mut self, now: Now) -> Option<Question> {
         self.next_due().filter(|due| *due <= now.run)?;
         self.asked = Asked::Yes;
+        if let Some(names) = self.kubelets_own.take() {
+            return Some(Question::KubeletsOwn(names));
+        }
         Some(self.requests.take().map_or(Question::Inspect, Question::Restart))
     }
 
@@ -189,12 +198,24 @@ impl Story {
         Some(self.answered(answer).while_so())
     }
 
+    /// The init and ephemeral containers of the pod's object.
+    pub fn want_kubelets_own(&mut self, names: &BTreeSet<String>) {
+        self.kubelets_own.want(names);
+    }
+
+    /// Whether the shim takes the names of such containers, so that it holds none of them.
+    #[must_use]
+    pub fn takes_kubelets_own(&self) -> bool {
+        self.kubelets_own.are_taken()
+    }
+
     /// Takes what has happened since, and the pod as it is now.
     pub fn see(&mut self, seen: &InspectResponse, events: &[Event], now: Now) -> Vec<Change> {
         self.has_plan |= seen.containers.iter().any(started::is_planned);
         self.started = started::of(seen);
         self.known = seen.containers.iter().map(|container| container.name.clone()).collect();
         self.asked = Asked::No;
+        self.kubelets_own.see(seen);
         let mut changes = Vec::new();
         for event in events {
             match self.happened(event) {

@@ -40,6 +40,9 @@ pub struct Spec {
     /// Its regular containers.
     #[serde(deserialize_with = "or_none")]
     pub containers: Vec<Container>,
+    /// What `kubectl debug` has added.
+    #[serde(deserialize_with = "or_none", skip_serializing)]
+    pub ephemeral_containers: Vec<Container>,
     /// What must be true for it to be ready.
     #[serde(deserialize_with = "or_none", skip_serializing)]
     pub readiness_gates: Vec<Gate>,
@@ -156,7 +159,7 @@ mod tests {
     /// One object that cannot be read would end the watch of all.
     #[test]
     fn what_is_null_or_missing_is_not_there() {
-        let spec = json!({"containers": null, "initContainers": null, "readinessGates": null, "restartPolicy": null});
+        let spec = json!({"containers": null, "initContainers": null, "ephemeralContainers": null, "readinessGates": null, "restartPolicy": null});
         for pod in [
             json!({}),
             json!({"metadata": {"annotations": null, "uid": null}, "spec": null, "status": null}),

@@ -44,6 +44,8 @@ pub struct PodReport {
     pub streams_away_ms: Option<u64>,
     /// How the plan does not fit the pod, such as a main that no caller has created.
     pub fault: Option<String>,
+    /// The names that an agent has given of its init and ephemeral containers (S15); `None` if its plan has no `*=main`.
+    pub kubelets_own: Option<Vec<String>>,
     /// Processor time that was spent for the pod outside of its containers.
     pub cost: Option<CostReport>,
     /// The stop under way, or the last one.
@@ -241,6 +243,7 @@ impl PodReport {
             streams_longest_away_ms: answer.streams_longest_away_us.map(|away| away.div_ceil(1000)),
             streams_away_ms: answer.streams_away_us.map(|away| away.div_ceil(1000)),
             fault: non_empty(answer.fault),
+            kubelets_own: answer.kubelets_own.into_option().map(|own| own.names),
             cost,
             stop,
             containers,
@@ -269,6 +272,7 @@ impl PodReport {
             streams_longest_away_ms: None,
             streams_away_ms: None,
             fault: None,
+            kubelets_own: None,
             cost: None,
             stop: None,
             containers: Vec::new(),

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use control_api::{
-    EventsRequest, EventsResponse, InspectRequest, InspectResponse, RestartRequest, RestartResponse,
-    StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, KubeletsOwnRequest, KubeletsOwnResponse,
+    RestartRequest, RestartResponse, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
 };
 use pod_lifecycle::Request;
 use pod_spec::BoundedDuration;
@@ -62,6 +62,16 @@ impl control_api::Pod for ControlService {
         let request = restart.request;
         self.owner.ask(|answer| Command::Control(ControlCommand::Restart { request, answer })).await?;
         Ok(RestartResponse { version: VERSION, ..Default::default() })
+    }
+
+    async fn kubelets_own(
+        &self,
+        _: &TtrpcContext,
+        request: KubeletsOwnRequest,
+    ) -> ttrpc::Result<KubeletsOwnResponse> {
+        let request = Request::KubeletsOwn(request.names.into_iter().collect());
+        self.owner.ask(|answer| Command::Pod { request, answer }).await?;
+        Ok(KubeletsOwnResponse { version: VERSION, ..Default::default() })
     }
 
     async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {

@@ -54,6 +54,8 @@ pub enum Command {
     Delete(Target),
     /// Let a standby take over.
     Switch(String),
+    /// These containers are init or ephemeral ones by the pod's object.
+    KubeletsOwn(Vec<String>),
     /// Restart the pod in place.
     Restart,
     /// Freeze.
@@ -201,6 +203,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "leave" => Command::Leave(parse_target(word(0)?)),
         "delete" => Command::Delete(parse_target(word(0)?)),
         "switch" => Command::Switch(word(0)?.to_owned()),
+        "kubelets-own" => Command::KubeletsOwn(rest.iter().map(|name| (*name).to_owned()).collect()),
         "restart" => Command::Restart,
         "pause" => Command::Pause(word(0)?.into()),
         "freeze" => Command::Freeze(word(0)?.into()),
@@ -296,6 +299,7 @@ impl fmt::Display for Command {
             Self::Leave(target) => write!(f, "leave {}", show_target(target)),
             Self::Delete(target) => write!(f, "delete {}", show_target(target)),
             Self::Switch(name) => write!(f, "switch {name}"),
+            Self::KubeletsOwn(names) => write!(f, "kubelets-own {}", names.join(" ")),
             Self::Restart => f.write_str("restart"),
             Self::Pause(container) => write!(f, "pause {container}"),
             Self::Freeze(container) => write!(f, "freeze {container}"),

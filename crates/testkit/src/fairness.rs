@@ -3,12 +3,13 @@
 //!
 //! Owns that judgement only. A scenario without a kubelet is fair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pod_spec::{Gate, Member, Plan, RestartPolicy, Role};
 
 use crate::command::Command;
+use crate::kubelet::fault::Fault;
 use crate::kubelet::{KubeletSetup, PodContainer, SpecPart};
 use crate::program::Program;
 
@@ -37,7 +38,8 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
     plan.settings.restart_policy == setup.policy
         && !strangled
         && !gate_outlasts_holds(&plan)
-        && names_agree(&plan, setup)
+        && names_agree(&plan, setup, &facts(commands))
+        && debuggers_are_known(&plan, commands)
         && programs_behave(&plan, setup, commands)
 }
 
@@ -50,15 +52,34 @@ pub(crate) fn gate_outlasts_holds(plan: &Plan) -> bool {
     plan.settings.gate_timeout.is_some_and(|limit| plan.members.iter().any(|member| least(member) >= limit))
 }
 
-fn names_agree(plan: &Plan, setup: &KubeletSetup) -> bool {
+/// S15: what an agent names.
+fn facts(commands: &[Command]) -> BTreeSet<&str> {
+    let names = commands.iter().filter_map(|command| match command {
+        Command::KubeletsOwn(names) => Some(names),
+        _ => None,
+    });
+    names.flatten().map(String::as_str).collect()
+}
+
+fn names_agree(plan: &Plan, setup: &KubeletSetup, facts: &BTreeSet<&str>) -> bool {
     // S8: of the containers that the plan does not name only those of its kubelet's own, and mains by `*=main`.
-    let may_be_unnamed = |container: &PodContainer| {
-        container.part == SpecPart::Init && plan.kubelets_own.has(&container.name)
-            || plan.makes_main_of(&container.name)
+    let may_be_unnamed = |container: &PodContainer| match container.part {
+        SpecPart::Init => plan.kubelets_own.has(&container.name) || facts.contains(container.name.as_str()),
+        SpecPart::Regular | SpecPart::Sidecar | SpecPart::Ephemeral => plan.makes_main_of(&container.name),
     };
     let strangers = setup.containers.iter().filter(|container| plan.member(&container.name).is_none());
     strangers.into_iter().all(may_be_unnamed)
         && plan.members.iter().all(|member| setup.containers.iter().any(|other| other.name == member.name))
+}
+
+/// Whether a container that `kubectl debug` adds is known to be the kubelet's own when it comes: a main by `*=main` shows a shim that the
+/// kubelet waits for no init (I5).
+fn debuggers_are_known(plan: &Plan, commands: &[Command]) -> bool {
+    let is_known = |name: &str, before: &[Command]| !plan.makes_main_of(name) || facts(before).contains(name);
+    commands.iter().enumerate().all(|(place, command)| match command {
+        Command::Fault(Fault::Debug(name)) => is_known(name, &commands[..place]),
+        _ => true,
+    })
 }
 
 fn programs_behave(plan: &Plan, setup: &KubeletSetup, commands: &[Command]) -> bool {
@@ -72,7 +93,8 @@ fn programs_behave(plan: &Plan, setup: &KubeletSetup, commands: &[Command]) -> b
         .collect();
     let named = plan.members.iter().map(|member| (member.name.as_str(), member.role));
     // S8: mains by `*=main`.
-    let unnamed = setup.containers.iter().filter(|container| plan.makes_main_of(&container.name));
+    let is_main = |it: &&PodContainer| it.part == SpecPart::Regular && plan.makes_main_of(&it.name);
+    let unnamed = setup.containers.iter().filter(is_main);
     named.chain(unnamed.map(|container| (container.name.as_str(), Role::Main))).all(|(name, role)| {
         let runs = programs.get(name).map_or(&[][..], |program| program.runs());
         let last = runs.last().cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::trace::Trace;
 
 impl Trace {
     pub(crate) fn inspection(&mut self, now: PodTime, inspection: &Inspection) {
-        let Inspection { stop, outcome, missing, containers } = inspection;
+        let Inspection { stop, outcome, missing, kubelets_own, containers } = inspection;
         let stop = stop
             .as_ref()
             .map(|InspectedStop { cause, budget }| format!("stop: {}, {budget:?}", show_cause(*cause)));
@@ -19,7 +19,9 @@ impl Trace {
         let missing = missing
             .as_ref()
             .map(|it| format!("misses {}, ends without: {:?}", it.members.join(", "), it.ends_without));
-        self.push(now, &format!("inspect -> {}", joined([stop, outcome, missing])));
+        let own = kubelets_own.as_ref().filter(|names| !names.is_empty());
+        let own = own.map(|names| format!("the kubelet's own: {}", names.join(", ")));
+        self.push(now, &format!("inspect -> {}", joined([stop, outcome, missing, own])));
         for container in containers {
             self.push(now, &format!("inspect {}", one(container)));
         }

@@ -7,6 +7,7 @@
 mod answers;
 mod consequences;
 mod hooks;
+mod kubelets_own;
 mod oom_score;
 mod order;
 mod picture;
@@ -60,6 +61,8 @@ pub(crate) struct Invariants {
     creating: BTreeMap<RequestId, ContainerId>,
     /// The request being handled.
     asking: Option<Request>,
+    /// S15: what the pod's object has of init and ephemeral containers.
+    facts: BTreeSet<String>,
     /// The newest container of each member, until it is deleted.
     newest: BTreeMap<String, ContainerId>,
     /// The names of which a container was created in this sandbox.
@@ -112,6 +115,7 @@ impl Invariants {
             last_op: 0,
             creating: BTreeMap::new(),
             asking: None,
+            facts: BTreeSet::new(),
             newest: BTreeMap::new(),
             known: BTreeSet::new(),
             sandbox_gone: false,
@@ -460,6 +464,7 @@ impl Invariants {
         if self.is_read && self.may_be_lost() {
             self.leaves_the_reading();
         }
+        self.check_kubelets_own()?;
         self.note_turns();
         self.note_passed_turns();
         if self.is_read && pod.is_stopping() != self.stop.is_some() {

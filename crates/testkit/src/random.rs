@@ -23,6 +23,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut commands = vec![pod.head.clone()];
     commands.extend(programs::commands(random, &pod.names));
     commands.extend(callers::commands(random, &pod.names));
+    callers::add_kubelets_own(seed, &pod.names, &mut commands);
     commands.push(Command::End);
     Scenario(commands)
 }
@@ -79,6 +80,7 @@ mod tests {
             "\ncheckpoint ",
             "from-checkpoint",
             "\nswitch ",
+            "\nkubelets-own ",
             "\npause ",
             "\nresume ",
             "\nstop-sandbox ",

@@ -207,6 +207,9 @@ impl Simulator {
             }
             Command::Delete(target) => drop(self.request(Request::Delete(target.clone()))?),
             Command::Switch(name) => drop(self.request(Request::Switch(name.clone()))?),
+            Command::KubeletsOwn(names) => {
+                self.request(Request::KubeletsOwn(names.iter().cloned().collect()))?;
+            }
             Command::Restart => drop(self.request(Request::Restart)?),
             Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),
             Command::Resume(id) => drop(self.request(Request::Resume(id.clone()))?),

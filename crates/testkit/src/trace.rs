@@ -125,6 +125,9 @@ pub(crate) fn show_request(request: &Request) -> String {
         Request::Wait(target) => format!("wait {}", show_target(target)),
         Request::Delete(target) => format!("delete {}", show_target(target)),
         Request::Switch(name) => format!("switch {name}"),
+        Request::KubeletsOwn(names) => {
+            format!("kubelets-own {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(" "))
+        }
         Request::Restart => "restart".to_owned(),
         Request::Pause(container) => format!("pause {container}"),
         Request::Resume(container) => format!("resume {container}"),

@@ -9,20 +9,32 @@ use crate::finding::Finding;
 use crate::manifest::{pairs, templates};
 use crate::yaml;
 
+/// The contradictions of a pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contradictions {
+    /// What its shim cannot know.
+    pub findings: Vec<Finding>,
+    /// Containers of `initContainers` that are mains for a shim that does not get their names (S15).
+    pub mistaken_mains: Vec<Finding>,
+}
+
 /// The contradictions of a pod, as its object in JSON or YAML says it. None for a pod without a valid plan, whose own errors its shim
 /// reports.
 #[must_use]
-pub fn contradictions(pod: &str, node: &NodeFile) -> Vec<Finding> {
-    let Ok(documents) = yaml::documents(pod) else { return Vec::new() };
-    let mut findings = Vec::new();
+pub fn contradictions(pod: &str, node: &NodeFile) -> Contradictions {
+    let mut found = Contradictions::default();
+    let Ok(documents) = yaml::documents(pod) else { return found };
     for template in documents.iter().flat_map(templates) {
         let Some(annotations) = template.annotations() else { continue };
         let Ok(parsed) = node.parse_pod(pairs(annotations)) else { continue };
         if let Some(plan) = &parsed.plan {
-            findings.extend(plan_against_manifest::contradictions("", &template, annotations, plan));
+            let findings = plan_against_manifest::contradictions("", &template, annotations, plan);
+            let mistaken = plan_against_manifest::mistaken_mains("", &template, annotations, plan);
+            found.findings.extend(findings);
+            found.mistaken_mains.extend(mistaken);
         }
     }
-    findings
+    found
 }
 
 #[cfg(test)]
@@ -33,8 +45,8 @@ mod tests {
         let pod = format!(
             "{{\"kind\":\"Pod\",\"metadata\":{{\"annotations\":{{{annotations}}}}},\"spec\":{{{spec}}}}}"
         );
-        let found = contradictions(&pod, &NodeFile::default());
-        found.into_iter().map(|finding| (finding.message, finding.fix)).collect()
+        let Contradictions { findings, mistaken_mains } = contradictions(&pod, &NodeFile::default());
+        findings.into_iter().chain(mistaken_mains).map(|finding| (finding.message, finding.fix)).collect()
     }
 
     #[test]
@@ -84,6 +96,6 @@ mod tests {
         ] {
             assert_eq!(of(annotations, spec), [], "{annotations}");
         }
-        assert_eq!(contradictions("{", &NodeFile::default()), []);
+        assert_eq!(contradictions("{", &NodeFile::default()), Contradictions::default());
     }
 }

@@ -79,13 +79,23 @@ pub(super) fn contradictions(
         pair.check_policy(&mut findings);
     }
     for container in &pair.containers {
-        findings.extend(kubelets_own::of_container(file, container, plan, annotations));
         if let Some((_, member)) = plan.member(container.name) {
             findings.extend(other_place::of_container(file, container, member.role));
             findings.extend(own_restart::of_container(file, container, member, plan));
         }
     }
     findings
+}
+
+/// The init containers that `*=main` takes for mains (S8).
+pub(super) fn mistaken_mains(
+    file: &str,
+    template: &Template<'_>,
+    annotations: &Node,
+    plan: &Plan,
+) -> Vec<Finding> {
+    let containers = template.containers();
+    containers.iter().filter_map(|own| kubelets_own::of_container(file, own, plan, annotations)).collect()
 }
 
 impl<'a> PlanAgainstManifest<'a> {

@@ -253,6 +253,11 @@ impl Container {
         }
     }
 
+    /// S15: it is its kubelet's own, and not in the plan.
+    pub(crate) fn leave_plan(&mut self) {
+        self.part = Part::Passthrough;
+    }
+
     /// I5: it has completed, and its caller must not see that yet.
     pub(crate) fn hide(&mut self, exit: Exit) {
         self.phase = Phase::Hidden { exit };

@@ -2,6 +2,7 @@
 //!
 //! Decides nothing: what an event means is `handlers`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pod_spec::Signal;
@@ -95,6 +96,8 @@ pub enum Request {
     /// Let the standby of a pair take over; the name of either container will do (V3). Answered when the container that
     /// was active has ended, or when the switch has failed (V5).
     Switch(String),
+    /// These are the names of the pod's init and ephemeral containers, as its object has them (S15).
+    KubeletsOwn(BTreeSet<String>),
     /// Stop the pod in order, and start it again in place (R14). Answered when the stop has begun.
     Restart,
     /// Freeze.

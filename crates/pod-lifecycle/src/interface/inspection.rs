@@ -18,6 +18,9 @@ pub struct Inspection {
     /// What no caller has created of the plan (U10), in a pod that has not ended and is not being stopped. The driver
     /// knows whether the caller is still at work.
     pub missing: Option<Missing>,
+    /// The names that the pod's object has of init and ephemeral containers (S15); `None` if the plan has no `*=main`, to which they
+    /// matter.
+    pub kubelets_own: Option<Vec<String>>,
     /// The pause container, then the plan in its order, then all others.
     pub containers: Vec<InspectedContainer>,
 }

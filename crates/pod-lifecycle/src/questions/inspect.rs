@@ -36,6 +36,7 @@ pub(crate) fn inspect_pod(pod: &State, now: PodTime) -> Inspection {
         stop: pod.stop().map(|stop| stop.inspect(now)),
         outcome: pod_outcome(pod),
         missing: missing(pod),
+        kubelets_own: pod.has_unnamed_mains().then(|| pod.facts().iter().cloned().collect()),
         containers,
     }
 }

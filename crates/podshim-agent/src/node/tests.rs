@@ -34,6 +34,8 @@ fn object(uid: &str, gate: ReadinessGate) -> PodObject {
         condition: None,
         containers: BTreeSet::from(["app".to_owned()]),
         contradictions: Vec::new(),
+        mistaken_mains: Vec::new(),
+        kubelets_own: BTreeSet::new(),
         restart: None,
     }
 }

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use control_api::container::{Role, State};
 use control_api::event::Kind;
 use control_api::{
-    Container, Event, EventsRequest, EventsResponse, InspectRequest, InspectResponse, RestartRequest,
-    RestartResponse, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
+    Container, Event, EventsRequest, EventsResponse, InspectRequest, InspectResponse, KubeletsOwnRequest,
+    KubeletsOwnResponse, RestartRequest, RestartResponse, StopRequest, StopResponse, SwitchRequest,
+    SwitchResponse, VERSION, create_pod,
 };
 use node_state::entry::Entry;
 use tokio::sync::{Notify, oneshot};
@@ -25,6 +26,8 @@ struct Shown {
     inspected: usize,
     /// The values of the restarts that it was asked for.
     restarts: Vec<String>,
+    /// The names of init and ephemeral containers that it got, each list by itself.
+    kubelets_own: Vec<Vec<String>>,
     /// Why it refuses those.
     refusal: String,
 }
@@ -93,6 +96,7 @@ impl FakeShim {
             since: instant(),
             inspected: 0,
             restarts: Vec::new(),
+            kubelets_own: Vec::new(),
             refusal: String::new(),
         };
         let service = Service { shown: Arc::new(Mutex::new(shown)), happened: Arc::new(Notify::new()) };
@@ -135,7 +139,12 @@ impl FakeShim {
         self.service.shown().restarts.clone()
     }
 
-    /// It refuses restarts from now on.
+    /// The names of init and ephemeral containers that it got, each list by itself.
+    pub fn kubelets_own(&self) -> Vec<Vec<String>> {
+        self.service.shown().kubelets_own.clone()
+    }
+
+    /// It refuses restarts and names from now on.
     pub fn refuses(&self, why: &str) {
         why.clone_into(&mut self.service.shown().refusal);
     }
@@ -184,6 +193,10 @@ fn serve(service: Service, directory: &Path, ended: oneshot::Receiver<()>) {
     is_ready.recv().unwrap();
 }
 
+fn refused(why: &str) -> ttrpc::Error {
+    ttrpc::Error::RpcStatus(ttrpc::get_status(ttrpc::Code::FAILED_PRECONDITION, why))
+}
+
 impl Service {
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap()
@@ -220,7 +233,7 @@ impl control_api::Pod for Service {
     }
 
     async fn stop(&self, _: &TtrpcContext, _: StopRequest) -> ttrpc::Result<StopResponse> {
-        panic!("the agent asks for nothing but restarts");
+        panic!("the agent does not ask for this");
     }
 
     async fn restart(&self, _: &TtrpcContext, restart: RestartRequest) -> ttrpc::Result<RestartResponse> {
@@ -232,11 +245,27 @@ impl control_api::Pod for Service {
         }
         match shown.refusal.as_str() {
             "" => Ok(RestartResponse { version: VERSION, ..Default::default() }),
-            why => Err(ttrpc::Error::RpcStatus(ttrpc::get_status(ttrpc::Code::FAILED_PRECONDITION, why))),
+            why => Err(refused(why)),
         }
     }
 
+    async fn kubelets_own(
+        &self,
+        _: &TtrpcContext,
+        request: KubeletsOwnRequest,
+    ) -> ttrpc::Result<KubeletsOwnResponse> {
+        let mut shown = self.shown();
+        shown.kubelets_own.push(request.names.clone());
+        if !shown.refusal.is_empty() {
+            return Err(refused(&shown.refusal));
+        }
+        if let Some(own) = shown.pod.kubelets_own.as_mut() {
+            own.names.extend(request.names);
+        }
+        Ok(KubeletsOwnResponse { version: VERSION, ..Default::default() })
+    }
+
     async fn switch(&self, _: &TtrpcContext, _: SwitchRequest) -> ttrpc::Result<SwitchResponse> {
-        panic!("the agent asks for nothing but restarts");
+        panic!("the agent does not ask for this");
     }
 }

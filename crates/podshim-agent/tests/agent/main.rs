@@ -6,6 +6,7 @@
 mod api_server;
 mod costs;
 mod fake_shim;
+mod kubelets_own;
 mod restarts;
 
 use std::path::Path;

@@ -90,6 +90,9 @@ fn show(pod: &PodReport, now_ms: i64, paint: ColorMode) -> String {
     if let Some(fault) = &pod.fault {
         line("fault", paint.text(Colour::Red, fault));
     }
+    if let Some(own) = pod.kubelets_own.as_ref().filter(|own| !own.is_empty()) {
+        line("kubelet's", own.join(", "));
+    }
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
         let [reason, budget] = [stop.reason.word(), &stop.budget.word()];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
-use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason, VERSION};
+use control_api::{Budget, Container, Cost, InspectResponse, Names, Outcome, StopReason, VERSION};
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
     Inspection, PodOutcome, StopCause,
@@ -46,6 +46,7 @@ pub(crate) fn response(
         }
         .into(),
         fault: fault.unwrap_or_default(),
+        kubelets_own: inspection.kubelets_own.map(|names| Names { names, ..Default::default() }).into(),
         cost: Some(cost).into(),
         streams_longest_away_us: Some(microseconds(streams.longest_away)),
         streams_away_us: Some(microseconds(streams.away_for.unwrap_or_default())),

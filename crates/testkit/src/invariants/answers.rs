@@ -48,6 +48,10 @@ impl Invariants {
                 }
                 Ok(())
             }
+            (Request::KubeletsOwn(names), Some(_)) => {
+                self.learns(names);
+                Ok(())
+            }
             (Request::Restart, Some(_)) => {
                 self.restarts_the_pod();
                 Ok(())

@@ -20,7 +20,8 @@ impl Invariants {
             return Some(member.role);
         }
         let kubelets = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
-        (plan.makes_main_of(&spec.name) && !kubelets).then_some(Role::Main)
+        let is_main = plan.makes_main_of(&spec.name) && !kubelets && !self.facts.contains(&spec.name);
+        is_main.then_some(Role::Main)
     }
 
     /// Whether a sidecar must outlive `later` (S2, T1): a main, or a container that waits for it, directly or through
@@ -115,6 +116,7 @@ impl Invariants {
                 if self.is_read {
                     self.read_stops();
                 }
+                self.leaves_plan_if_own(id);
                 self.may_begin(id)?;
                 if let Some(container) = self.containers.get_mut(id) {
                     container.process = Process::Program { pid };

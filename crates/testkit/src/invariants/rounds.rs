@@ -98,7 +98,15 @@ impl Invariants {
 
     /// T18, I5: what comes after an init is created.
     fn follows_inits(&mut self, name: &str, role: Role) {
-        let Some(plan) = &self.plan else { return };
+        for init in self.inits_before(name, role) {
+            let picture = self.members.entry(init).or_default();
+            picture.is_followed |= !picture.completed;
+        }
+    }
+
+    /// The inits that something of that name comes after.
+    pub(super) fn inits_before(&self, name: &str, role: Role) -> Vec<String> {
+        let Some(plan) = &self.plan else { return Vec::new() };
         let new = plan.members.iter().position(|member| member.name == name);
         let entry = new.map(|index| plan.members[index].entry);
         let inits = plan.members.iter().enumerate().filter(|(_, member)| member.role == Role::Init);
@@ -106,11 +114,7 @@ impl Invariants {
             let later_of_group = entry == Some(init.entry) && new > Some(*index);
             role == Role::Main || self.waits_through(name, &init.name) || later_of_group
         });
-        let followed: Vec<_> = followed.map(|(_, init)| init.name.clone()).collect();
-        for init in followed {
-            let picture = self.members.entry(init).or_default();
-            picture.is_followed |= !picture.completed;
-        }
+        followed.map(|(_, init)| init.name.clone()).collect()
     }
 
     /// T14: another round begins.

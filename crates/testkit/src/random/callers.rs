@@ -51,6 +51,17 @@ pub(super) fn commands(random: &mut Rng, names: &[String]) -> Vec<Command> {
     commands
 }
 
+/// S15: an agent that knows the pod's object, at any moment and of any container. By numbers of its own: other seeds keep their pods.
+pub(super) fn add_kubelets_own(seed: u64, names: &[String], commands: &mut Vec<Command>) {
+    let random = &mut Rng::new(seed ^ 0x515_0b9e_c700);
+    if random.percent(12) {
+        for _ in 0..1 + random.below(2) {
+            let names = (0..1 + random.below(2)).map(|_| random.pick(names).clone()).collect();
+            commands.insert(1 + random.below(commands.len()), Command::KubeletsOwn(names));
+        }
+    }
+}
+
 fn id(name: &str, suffix: &str) -> ContainerId {
     format!("{name}{suffix}").as_str().into()
 }

@@ -173,8 +173,12 @@ impl KubeletRun {
             setup.containers.insert(0, container);
             commands.push(Command::Program(name.to_owned(), self.injected_program()));
         }
+        let mut after = faults.after;
+        let facts = facts(&mut setup, &mut after, self);
+        commands.extend(facts.programs);
         commands.push(Command::Kubelet(setup));
-        for command in faults.after {
+        commands.extend(facts.of_object);
+        for command in after {
             commands.extend([Command::Advance(pause(random)), command]);
         }
         if faults.more {
@@ -224,6 +228,43 @@ impl KubeletRun {
             _ => {}
         }
     }
+}
+
+/// What an agent knows of the pod's object.
+#[derive(Default)]
+struct Facts {
+    programs: Vec<Command>,
+    of_object: Vec<Command>,
+}
+
+/// S15: an init of an injector's that has no well-known name, and a container of `kubectl debug` with a name of its own. An agent names all
+/// that the pod's object has of these, soon after the kubelet has begun. By numbers of its own: other seeds keep their pods.
+fn facts(setup: &mut KubeletSetup, after: &mut [Command], run: KubeletRun) -> Facts {
+    let random = &mut Rng::new(run.seed ^ 0x515_fac7 ^ (run.policy as u64) << 56);
+    if !random.percent(30) {
+        return Facts::default();
+    }
+    let mut facts = Facts::default();
+    if run.version == KubeletVersion::Aware {
+        let inject = PodContainer { part: SpecPart::Init, ..PodContainer::named("inject") };
+        setup.containers.insert(0, inject);
+        let ends = Some(RunEnd { code: 0, after: millis(*random.pick(&[0, 300, 5000])) });
+        let runs = vec![Run { ends, ..Run::default() }];
+        facts.programs.push(Command::Program("inject".to_owned(), Program::new(runs)));
+    }
+    let own = setup.containers.iter().filter(|container| container.part != SpecPart::Regular);
+    let mut names: Vec<String> = own.map(|container| container.name.clone()).collect();
+    let pause = millis(*random.pick(&[0, 0, 10, 200, 1000, 4000, 15_000]));
+    if !names.is_empty() {
+        facts.of_object = vec![Command::Advance(pause), Command::KubeletsOwn(names.clone())];
+    }
+    // It has the pod's object as soon as the kubelet has it.
+    if let Some(place) = after.iter().position(|it| matches!(it, Command::Fault(Fault::Debug(_)))) {
+        names.push("look".to_owned());
+        after[place] = Command::Fault(Fault::Debug("look".to_owned()));
+        facts.of_object.push(Command::KubeletsOwn(names));
+    }
+    facts
 }
 
 /// As long as the runtime lets an operation hang.
@@ -564,10 +605,21 @@ mod tests {
             "restart-all",
             "debug",
             "crictl",
+            "debug look",
         ] {
             assert!(text.contains(&format!("\nfault {word}")), "no {word}");
         }
-        for word in ["\nfail ", "\nslow ", "/init", "/sidecar/startup", "/hook=", "never-ready", "fatal."] {
+        for word in [
+            "\nfail ",
+            "\nslow ",
+            "\nkubelets-own ",
+            " inject/init",
+            "/init",
+            "/sidecar/startup",
+            "/hook=",
+            "never-ready",
+            "fatal.",
+        ] {
             assert!(text.contains(word), "no {word:?}");
         }
     }

@@ -11,7 +11,7 @@ use fuzz_input::Rng;
 use pod_lifecycle::{ContainerId, KubeletHook, KubeletType, Reach, Target};
 use pod_spec::{RestartPolicy, Signal};
 
-use super::callers::hanging;
+use super::callers::{add_kubelets_own, hanging};
 use super::{plan, programs};
 use crate::command::{Command, Scenario};
 use crate::new_container::NewContainer;
@@ -35,6 +35,7 @@ pub fn scenario(policy: RestartPolicy, seed: u64) -> Scenario {
         callers.episode(random);
         callers.wait(random);
     }
+    add_kubelets_own(seed, &callers.names, &mut callers.commands);
     callers.commands.push(Command::End);
     Scenario(callers.commands)
 }
