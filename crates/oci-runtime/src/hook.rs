@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use streams::head::{Attempt, PendingAttempt};
-use streams::stdio::StdioError;
+use streams::stdio::{ChildStdio, StdioError};
 use thiserror::Error;
+use tracing::warn;
 
 use crate::runtime::{Beside, Container, RuntimeError};
 
@@ -41,12 +42,24 @@ pub enum HookError {
 /// # Errors
 /// Why the process could not be started; any end other than exit status 0.
 pub async fn run(container: &Container, process: &Beside, streams: PendingAttempt) -> Result<(), HookError> {
-    let Attempt { child, held_back } = streams.ready().await?;
+    let (child, held_back) = match streams.ready_unless_away().await {
+        Ok(Attempt { child, held_back }) => (child, Some(held_back)),
+        // H1: another container decides on what of it is seen, and not on whether it runs.
+        Err(error) if error.is_of_a_hand_that_is_away() => {
+            warn!(container = container.id(), %error, "what a hook writes is lost");
+            (ChildStdio::null(), None)
+        }
+        Err(error) => return Err(error.into()),
+    };
     let launched = container.run_beside(process, child).await?;
-    held_back.begin();
+    if let Some(held_back) = &held_back {
+        held_back.begin();
+    }
     let exit = launched.exit.await;
-    // In a task of its own: what waits for the hook must not wait for a process that the hook left behind.
-    tokio::task::spawn_local(held_back.end_within(DRAIN_LIMIT));
+    if let Some(held_back) = held_back {
+        // In a task of its own: what waits for the hook must not wait for a process that the hook left behind.
+        tokio::task::spawn_local(held_back.end_within(DRAIN_LIMIT));
+    }
     match (exit.code, exit.signal) {
         (_, Some(signal)) => Err(HookError::Signal(signal)),
         (0, None) => Ok(()),

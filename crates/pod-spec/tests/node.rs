@@ -150,11 +150,13 @@ fn n11_found_h8_a_node_says_how_low_a_pod_may_go() {
 /// 11.2, DESIGN §6: what a node forbids is refused in a pod without a plan too, where the key needs none.
 #[test]
 fn n11_found_h8_a_node_forbids_a_key_that_needs_no_plan() {
-    let node = node("forbid = [\"drain-priority\"]");
-    let refused = pod(&node, &[("drain-priority", "-1")]).expect_err("forbidden").to_string();
-    assert_eq!(refused, "podshim.io/drain-priority: \"drain-priority\" is forbidden on this node");
-    pod(&node, &[]).expect("it says nothing");
-    pod(&Node::default(), &[("drain-priority", "-1")]).expect("allowed");
+    for (key, value) in [("drain-priority", "-1"), ("restart", "2026-12-01T03:00:00Z")] {
+        let node = node(&format!("forbid = [\"{key}\"]"));
+        let refused = pod(&node, &[(key, value)]).expect_err("forbidden").to_string();
+        assert_eq!(refused, format!("podshim.io/{key}: \"{key}\" is forbidden on this node"));
+        pod(&node, &[]).expect("it says nothing");
+        pod(&Node::default(), &[(key, value)]).expect("allowed");
+    }
 }
 
 /// S10: `none` is no role.

@@ -159,10 +159,13 @@ fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
 
 /// Keeps a container's new process.
 fn keep_process(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
-    let NewIncarnation { mut incarnation, held_back, cgroup, guard, exit, oom, limits: _ } = new;
+    let NewIncarnation { mut incarnation, held_back, streams, cgroup, guard, exit, oom, limits: _ } = new;
     let pid = incarnation.process().pid();
     state.pids.remember(pid, id);
     if let (Some(resources), gate) = state.container_and_gate(id) {
+        if let Some(streams) = streams {
+            resources.streams_opened(streams);
+        }
         listen::begin(resources, &mut incarnation, gate, cgroup.as_ref());
         resources.process_created(incarnation, held_back, cgroup, guard);
     }

@@ -71,6 +71,8 @@ pub(crate) struct NewIncarnation {
     pub(crate) incarnation: Incarnation,
     /// What the container's stdio may begin to move, now that the process exists.
     pub(crate) held_back: HeldBack,
+    /// What takes the place of the container's streams, whose hand is away (H1).
+    pub(crate) streams: Option<Streams>,
     pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) guard: Option<Guard>,
     pub(crate) exit: ExitWatch,

@@ -49,6 +49,14 @@ enum Source<'a> {
     Checkpoint(&'a CheckpointImage),
 }
 
+/// What a process is created with.
+struct Ready {
+    attempt: Attempt,
+    terminal: Option<EndsOfTerminal>,
+    /// Where they are not its container's own.
+    streams: Option<Streams>,
+}
+
 fn given_up(id: &str) -> Failure {
     let message = format!("container {id} was deleted before containerd had opened its side of the output");
     Failure { message, kind: RefusalKind::FailedPrecondition }
@@ -225,8 +233,8 @@ impl Launcher {
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         let (runtime, details) = (&self.runtime, &self.details);
-        let socket = self.terminal_socket(streams.terminal.as_ref()).await?;
-        let Attempt { child, held_back } = streams.attempt.ready().await.map_err(failure)?;
+        let Ready { attempt: Attempt { child, held_back }, terminal, streams } = self.ready(streams).await?;
+        let socket = self.terminal_socket(terminal.as_ref()).await?;
         let create = CreateOptions {
             console_socket: socket.as_ref().map(TerminalSocket::path),
             root_switch: details.root_switch(),
@@ -246,7 +254,7 @@ impl Launcher {
             }
         };
         let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
-        let terminal = match attach(socket, streams.terminal, size).await {
+        let terminal = match attach(socket, terminal, size).await {
             Ok(terminal) => terminal,
             Err(failure) => {
                 if let Err(error) = runtime.delete(DeleteMode::Force).await {
@@ -270,7 +278,30 @@ impl Launcher {
         let guarded = cgroup.as_deref().filter(|_| runtime.runs_the_pods_programs());
         let guard = guarded.map(Guard::of);
         let incarnation = Incarnation::new(process, runtime_init, terminal);
-        Ok(NewIncarnation { incarnation, held_back, cgroup, guard, exit, oom, limits: None })
+        Ok(NewIncarnation { incarnation, held_back, streams, cgroup, guard, exit, oom, limits: None })
+    }
+
+    /// Streams for a process. While another container holds the hand that has its container's, they are opened once more, on a hand
+    /// that answers (H1): what the process before has written comes from the first ones.
+    async fn ready(&self, streams: IncarnationStreams) -> Result<Ready, Failure> {
+        let IncarnationStreams { attempt, terminal } = streams;
+        if !self.details.streams.paths().can_be_opened_twice() {
+            let attempt = attempt.ready().await.map_err(failure)?;
+            return Ok(Ready { attempt, terminal, streams: None });
+        }
+        match attempt.ready_unless_away().await {
+            Ok(attempt) => Ok(Ready { attempt, terminal, streams: None }),
+            Err(error) if error.is_of_a_hand_that_is_away() => {
+                warn!(
+                    container = self.runtime.id(),
+                    "its streams are opened once more: the thread that has them is away"
+                );
+                let streams = self.connected_streams().await?;
+                let attempt = streams.attempt().ready().await.map_err(failure)?;
+                Ok(Ready { attempt, terminal: streams.ends_of_terminal(), streams: Some(streams) })
+            }
+            Err(error) => Err(failure(error)),
+        }
     }
 
     /// `runtime exec` with the streams of the request.

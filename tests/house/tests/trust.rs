@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use house::{root, sources};
 
 /// Each act and bound with the words in backticks of its last cell, from rows like `| act | what comes of it | tests
-/// |`.
+/// |`. Where that says "test or reason", a row whose reason is enough is left out.
 fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
     let lines: Vec<_> = text.lines().chain([""]).collect();
     let is_head = |next: &str| next.starts_with("|---");
@@ -16,9 +16,9 @@ fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
     let mut of_tests = false;
     let rows = lines.windows(2).filter(|pair| {
         if is_head(pair[1]) {
-            of_tests = pair[0].ends_with("| tests |");
+            of_tests = ["| tests |", "| test or reason |"].iter().any(|end| pair[0].ends_with(end));
         }
-        of_tests && pair[0].starts_with("| ") && !is_head(pair[1])
+        of_tests && pair[0].starts_with("| ") && !is_head(pair[1]) && !pair[0].ends_with("| reason |")
     });
     let rows: Vec<_> = rows.collect();
     rows.into_iter()

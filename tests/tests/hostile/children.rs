@@ -40,20 +40,22 @@ async fn a_process_that_asks_to_be_traced_has_not_ended() -> Result<()> {
 const STORM: Duration = Duration::from_secs(4);
 const SHARE: u32 = 4;
 
+/// A pod with a container that does such an act to its shim, and another one.
+pub fn stormy(act: &str) -> Pod {
+    let script = format!("echo begins; exec adversary {act}");
+    Pod::new(act)
+        .pid_namespace(PidNamespace::Pod)
+        .container(Program::new("stormy").begins_with_script(&script))
+        .container(Program::new("other"))
+}
+
 /// Where a container is not process 1 of a pid namespace, it makes children of its shim without an end, or stops and continues one:
 /// each sends the shim a signal. Until podshim saw to them at a pace it took 1.7 s here.
 #[tokio::test]
 async fn a_storm_of_children_costs_the_shim_little() -> Result<()> {
     let node = Containerd::connect().await?;
     for act in ["siblings", "stops"] {
-        let mut pod = Pod::new(act)
-            .pid_namespace(PidNamespace::Pod)
-            .container(
-                Program::new("stormy").begins_with_script(&format!("echo begins; exec adversary {act}")),
-            )
-            .container(Program::new("other"))
-            .run(&node, Runtime::Podshim)
-            .await?;
+        let mut pod = stormy(act).run(&node, Runtime::Podshim).await?;
         let _ends = EndsWithTest::of(&pod)?;
         pod.start_all(&["other", "stormy"]).await?;
         pod.wait_for_output("stormy", "begins").await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::Event::Starting;
 use e2e::fuse::{ENDLESS, Fuse, PROGRAM};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
@@ -65,4 +66,48 @@ async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_no_other() -> 
     wait::at_most(PROMPT, "the sandbox does not stop", pod.stop_sandbox()).await?;
     fuse.end().await?;
     pod.remove().await
+}
+
+/// The same for an `exec:` gate: its process waits in its own exec, in the container's cgroup. One at a time is there; others' gates open,
+/// and execs are served.
+#[tokio::test]
+async fn u2_an_exec_gate_on_a_file_system_that_never_answers_stops_no_other() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let fuse = Fuse::mount(&node, "exec-gate").await?;
+    fuse.falls_silent();
+    let mut pod = Pod::new("fuse-exec-gate")
+        .annotate("plan", "s1+s2=sidecar, app=main")
+        .annotate("after.app", "s2=ready")
+        .annotate("ready.s1", &format!("exec:/fuse/{ENDLESS};period=100ms;timeout=200ms;fail=1000"))
+        .annotate("ready.s2", "exec:true;period=100ms")
+        .container(Program::new("s1").mount(fuse.path(), "/fuse"))
+        .container(Program::new("s2"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("s1").await?;
+    wait::until("a lookup without an answer", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
+        .await?;
+    pod.start_all(&["s2", "app"]).await?;
+    wait::until("the main behind another gate", PROMPT, async || {
+        Ok((pod.timeline()?.count("app", Starting) > 0).then_some(()))
+    })
+    .await?;
+    wait::quiet_time(Duration::from_secs(2)).await;
+    let waiting = processes_of(pod.id("s1")?)?;
+    ensure!(waiting == 2, "{waiting} processes: the container's own, and its gate's");
+    for container in ["s1", "app"] {
+        ensure_serving(&pod, container).await?;
+    }
+    // The kernel ends no process that waits for an answer of such a server.
+    fuse.end().await?;
+    wait::at_most(PROMPT, "the sandbox does not stop", pod.stop_sandbox()).await?;
+    pod.remove().await
+}
+
+/// How many processes are in the groups of this container.
+fn processes_of(container: &str) -> Result<usize> {
+    let processes = std::fs::read_dir("/proc")?.flatten();
+    let groups = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cgroup")).ok());
+    Ok(groups.filter(|groups| groups.contains(container)).count())
 }

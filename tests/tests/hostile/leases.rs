@@ -9,7 +9,7 @@ use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use crate::support::{EndsWithTest, PROMPT, ensure_serving};
 
 /// Another container with each, as both are served by one shim.
-async fn with_leases<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
+pub async fn with_leases<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
     let lessee = Program::new("lessee").begins_with_script("adversary leases &\nsleep 0.5");
     let mut pod =
         Pod::new(name).container(lessee).container(Program::new("other")).run(node, Runtime::Podshim).await?;

@@ -106,25 +106,33 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     stop(pod).await
 }
 
+/// A pod whose stop a deaf main makes last for a year, with sidecars that end at once and are restarted for it (R2).
+pub fn stopping(count: usize) -> Pod {
+    restarting(count)
+        .annotate("grace", "8760h")
+        .annotate("plan", &format!("{}=sidecar, app=main, deaf=main, x=main", sidecars(count).join("+")))
+        .annotate("fatal.x", "exit")
+        .container(Program::new("deaf").ignores_term())
+        .container(Program::new("x").runs_for(Duration::from_secs(1)))
+}
+
+/// Starts it, and its stop has begun.
+pub async fn begin_stop(pod: &mut RunningPod<'_>, count: usize) -> Result<()> {
+    start(pod, count).await?;
+    pod.start_all(&["deaf", "x"]).await?;
+    pod.wait_exited("x", SETTLED * pace()).await?;
+    Ok(())
+}
+
 /// H7: in a stop that an ill-willed main makes last for a year the sidecars are restarted for it (R2), and share the fifth too:
 /// each took a call of the OCI runtime a second.
 #[tokio::test]
 async fn h7_r2_restarts_in_a_stop_take_a_part_of_a_processor() -> Result<()> {
     const COUNT: usize = 24;
     let node = Containerd::connect().await?;
-    let mut pod = restarting(COUNT)
-        .annotate("grace", "8760h")
-        .annotate("plan", &format!("{}=sidecar, app=main, deaf=main, x=main", sidecars(COUNT).join("+")))
-        .annotate("fatal.x", "exit")
-        .container(Program::new("deaf").ignores_term())
-        .container(Program::new("x").runs_for(Duration::from_secs(1)))
-        .run(&node, Runtime::Podshim)
-        .await?;
+    let mut pod = stopping(COUNT).run(&node, Runtime::Podshim).await?;
     let _end = EndsWithTest::of(&pod)?;
-    start(&mut pod, COUNT).await?;
-    pod.start("deaf").await?;
-    pod.start("x").await?;
-    pod.wait_exited("x", SETTLED * pace()).await?;
+    begin_stop(&mut pod, COUNT).await?;
     let shim = pod.shim_pid()?;
     wait::quiet_time(SETTLED).await;
     let runs = |timeline: Timeline| -> usize {

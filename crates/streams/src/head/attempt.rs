@@ -8,11 +8,16 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use threads::hand::{AT_ONCE, Guard, HandError, Held, LATE, Reply};
+use threads::hand::{AT_ONCE, Guard, HandError, Held, LATE, Pulse, Reply};
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::stdio::{self, ChildEnd, ChildStdio, Excess, Stdio, StdioError};
+
+/// For so long a hand has to be away until its streams are done without.
+const AWAY: Duration = Duration::from_secs(1);
+/// Between two looks at a hand that does not answer.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Streams for an incarnation that is about to be made.
 #[derive(Debug)]
@@ -83,6 +88,27 @@ impl PendingAttempt {
             Some(pending) => pending.ready().await,
             None => Err(HandError::Closed.into()),
         }
+    }
+
+    /// The same for a caller that can do without them: it is not kept waiting for a hand that has been away for a second (H1).
+    ///
+    /// # Errors
+    /// As of [`Self::ready`]; [`StdioError::is_of_a_hand_that_is_away`] tells the last one.
+    pub async fn ready_unless_away(self) -> Result<Attempt, StdioError> {
+        let Some(pulse) = self.0.as_ref().map(|pending| pending.lent.hand().pulse()) else {
+            return self.ready().await;
+        };
+        tokio::select! {
+            biased;
+            ready = self.ready() => ready,
+            () = is_away(&pulse) => Err(HandError::Away { limit: AWAY }.into()),
+        }
+    }
+}
+
+async fn is_away(pulse: &Pulse) {
+    while pulse.away_for().is_none_or(|time| time < AWAY) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

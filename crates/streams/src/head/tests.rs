@@ -11,6 +11,7 @@ use test_support::{make_fifo, open_reader, read_available, read_to_end, run, unt
 
 use super::*;
 
+mod absent_page;
 mod both_ends;
 mod logging;
 mod stuck;

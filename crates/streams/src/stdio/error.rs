@@ -82,6 +82,13 @@ pub enum StdioError {
     },
 }
 
+impl StdioError {
+    /// Whether the thread that has the streams is away: another one may do without them.
+    pub fn is_of_a_hand_that_is_away(&self) -> bool {
+        matches!(self, Self::Hand(HandError::Away { .. }))
+    }
+}
+
 /// Name of a standard stream, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamName {

@@ -18,6 +18,12 @@ impl StdioPaths {
         })
     }
 
+    /// Whether a second set of streams may be opened with these paths beside a first one: it starts no logging program twice, and
+    /// no two readers share an input.
+    pub fn can_be_opened_twice(&self) -> bool {
+        self.stdin.is_empty() && self.logger().is_ok_and(|logger| logger.is_none())
+    }
+
     /// Whether output will pass through the shim, where its lines can be read. A terminal's output does, through its
     /// console. A file belongs to the process, a logging program reads the process's pipe, and without a stream there
     /// is no output.

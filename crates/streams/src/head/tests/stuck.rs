@@ -11,9 +11,9 @@ use test_support::DEADLINE;
 use super::*;
 use crate::head::hands::MOST;
 
-const SHORT: Duration = Duration::from_millis(100);
+pub(super) const SHORT: Duration = Duration::from_millis(100);
 /// What the head does while the hand is stuck takes no time.
-const NO_TIME: Duration = Duration::from_millis(500);
+pub(super) const NO_TIME: Duration = Duration::from_millis(500);
 
 /// A process of a container that splices from a silent socket into its own stdout: the kernel holds the pipe's lock while it waits
 /// for the socket.
@@ -172,7 +172,7 @@ fn h1_new_streams_get_another_hand_while_the_first_is_stuck() {
 }
 
 /// Another container on the same hand, which writes to its pipe what it likes.
-struct Other {
+pub(super) struct Other {
     reader: File,
     pipe: File,
     streams: Streams,
@@ -180,7 +180,7 @@ struct Other {
 }
 
 impl Other {
-    async fn on(hands: &Hands) -> Self {
+    pub(super) async fn on(hands: &Hands) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = make_fifo(directory.path(), "other");
         let reader = open_reader(&path);
@@ -193,7 +193,7 @@ impl Other {
         Self { reader, pipe, streams, _directory: directory }
     }
 
-    async fn expect(&mut self, text: &str) -> Duration {
+    pub(super) async fn expect(&mut self, text: &str) -> Duration {
         self.pipe.write_all(text.as_bytes()).unwrap();
         let (begun, mut seen) = (Instant::now(), String::new());
         until(|| {
@@ -206,7 +206,7 @@ impl Other {
 }
 
 /// How long one container's act may delay another one's output.
-const A_SECOND: Duration = Duration::from_secs(1);
+pub(super) const A_SECOND: Duration = Duration::from_secs(1);
 
 /// H1: the output of a container that was there before goes on within a second, and its own hand has it again afterwards.
 #[test]
@@ -297,6 +297,42 @@ fn h1_d9_another_hand_goes_on_when_there_are_descriptors_again() {
 
 /// So many containers hold a lock.
 const MANY: usize = 9;
+
+/// H1: a process of another container is made meanwhile, with streams that are opened once more. The first ones end when their hand is
+/// back, and until then the client sees no end.
+#[test]
+fn h1_a_neighbours_streams_are_opened_once_more_while_their_hand_is_stuck() {
+    run(async {
+        let hands = Hands::new(Vec::new());
+        let Other { mut pipe, streams, reader, _directory } = Other::on(&hands).await;
+        let stuck = Stuck::on(hands.clone()).await;
+        until(|| hands.attention().away == 1).await;
+        let begun = Instant::now();
+        let error = streams.attempt().ready_unless_away().await.unwrap_err();
+        assert!(error.is_of_a_hand_that_is_away(), "{error}");
+        assert!(begun.elapsed() < A_SECOND + NO_TIME, "{:?}", begun.elapsed());
+        pipe.write_all(b"before\n").unwrap();
+        let mut seen = String::new();
+        let mut until_seen = async |text: &str| {
+            until(|| {
+                seen += &read_available(&reader);
+                seen == text
+            })
+            .await;
+        };
+        until_seen("before\n").await;
+        let path = _directory.path().join("other");
+        let again = open_on(&hands, &output_to(path.to_str().unwrap())).await.unwrap();
+        again.connect().await.unwrap();
+        drop((pipe, streams));
+        within(spawn(&Reaper::start().unwrap(), &again, "echo again").await.exit).await;
+        again.finish_output();
+        until_seen("before\nagain\n").await;
+        assert!(tokio::time::timeout(A_SECOND, read_to_end(&reader)).await.is_err(), "its end was seen");
+        stuck.holder.end();
+        assert_eq!(within(read_to_end(&reader)).await, "");
+    });
+}
 
 /// H1: many containers of a pod hold the lock of their pipe at once. Each delays one thread; another one's output goes on within a second
 /// all the same, and comes whole.
