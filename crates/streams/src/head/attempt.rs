@@ -16,8 +16,8 @@ use crate::stdio::{self, ChildEnd, ChildStdio, Excess, Stdio, StdioError};
 
 /// For so long a hand has to be away until its streams are done without.
 const AWAY: Duration = Duration::from_secs(1);
-/// Between two looks at a hand that does not answer.
-const LOOK: Duration = Duration::from_millis(200);
+/// Until a hand that does not answer is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Streams for an incarnation that is about to be made.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl PendingAttempt {
 
 async fn is_away(pulse: &Pulse) {
     while pulse.away_for().is_none_or(|time| time < AWAY) {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
