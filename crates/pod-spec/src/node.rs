@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::duration::DurationText;
 use crate::error::{InvalidPlan, PlanError, Problem};
 use crate::excerpt::printable;
-use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
+use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, RESTART_REQUEST, ZERO_GRACES};
 use crate::kruise;
 use crate::kubelets_own::NamePattern;
 use crate::limits::{
@@ -366,6 +366,13 @@ impl Node {
     /// The longest grace from any source: podshim cuts what a kubelet, an operator or this node sets to it.
     pub fn longest_grace(&self) -> Duration {
         self.max_grace.unwrap_or(MAX_DURATION)
+    }
+
+    /// R14: whether the node refuses restarts that an annotation asks for, as it refuses the key.
+    pub fn refuses_restart_requests(&self) -> bool {
+        let mut errors = Vec::new();
+        self.check_key(RESTART_REQUEST, "", &mut errors);
+        !errors.is_empty()
     }
 
     /// Checks a key and its value against what the node forbids.

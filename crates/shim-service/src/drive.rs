@@ -4,7 +4,9 @@
 //! it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
-use pod_lifecycle::{Action, ContainerId, Event, ExecId, LineTarget, Reply, Request, Target};
+use pod_lifecycle::{
+    Action, ContainerId, Event, ExecId, LineTarget, Refusal, RefusalKind, Reply, Request, Target,
+};
 use threads::{busy, stack};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -20,6 +22,7 @@ use crate::control::restart_requests::Novelty;
 use crate::control::{fault, log};
 use crate::creation::{self, SpecSource};
 use crate::details::{CreateDetails, ExecDetails};
+use crate::error::ServiceError;
 use crate::inspect;
 use crate::node::NodeFile;
 use crate::publisher::Publisher;
@@ -243,12 +246,26 @@ fn on_control(state: &mut State, command: ControlCommand) {
             drop(answer.send(Ok(())));
         }
         ControlCommand::Restart { request, answer } => {
-            match state.restart_requests.take(request, state.pod().refuses_restart(), wall_ms()) {
-                Novelty::New => submit(state, Request::Restart, answer),
-                Novelty::Repeated => drop(answer.send(Ok(Reply::Ok))),
+            let forbidden = if request.is_empty() { None } else { forbids_requests(state) };
+            let refusal = forbidden.or_else(|| state.pod().refuses_restart());
+            match (state.restart_requests.take(request, refusal, wall_ms()), forbidden) {
+                (Novelty::New, Some(why)) => {
+                    let refusal = Refusal { kind: RefusalKind::FailedPrecondition, message: why.to_owned() };
+                    drop(answer.send(Err(ServiceError::Refused(refusal))));
+                }
+                (Novelty::New, None) => submit(state, Request::Restart, answer),
+                (Novelty::Repeated, _) => drop(answer.send(Ok(Reply::Ok))),
             }
         }
         ControlCommand::Events { after, long_poll, answer } => state.history.answer(after, long_poll, answer),
+    }
+}
+
+/// R14: what the node's file says of it now; `podshim restart` on the node is no request by annotation.
+fn forbids_requests(state: &State) -> Option<&'static str> {
+    match NodeFile::at(&state.context.node_file).node() {
+        Ok(node) => node.refuses_restart_requests().then_some("podshim.io/restart is forbidden on this node"),
+        Err(_) => Some("the node's file cannot be read, or has a mistake"),
     }
 }
 

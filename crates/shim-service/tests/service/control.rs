@@ -271,6 +271,34 @@ fn a_restart_keeps_the_order_and_shows_no_exit() {
     });
 }
 
+/// R14, 11.2: what a node forbids as a key it forbids as a later request, too; an operator on the node is no request.
+#[test]
+fn r14_a_node_that_forbids_the_key_refuses_requests() {
+    with_pod(async |pod| {
+        pod.run("proxy", "exec sleep 60", &[PLAN]).await;
+        pod.run("app", "exec sleep 60", &[PLAN]).await;
+        let runs = |event: &Event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING;
+        events_until(&pod, runs).await;
+        std::fs::write(pod.directory.path().join("config.toml"), "forbid = [\"restart\"]\n").unwrap();
+        let client = control_api::waiting::WaitingClient::connect(&pod.directory.path().join("shim"), LIMIT)
+            .await
+            .unwrap();
+        match client.restart("1").await.unwrap_err() {
+            ClientError::Refused { message, .. } => {
+                assert_eq!(message, "podshim.io/restart is forbidden on this node");
+            }
+            other => panic!("{other}"),
+        }
+        let shown = inspect(&pod).await;
+        assert_eq!(
+            (shown.restart_request.as_deref(), shown.restart_refusal.as_str()),
+            (Some("1"), "podshim.io/restart is forbidden on this node")
+        );
+        assert_eq!(shown.stop_reason.unwrap(), StopReason::NOT_STOPPING);
+        ask(&pod, |client| client.restart()).await.unwrap();
+    });
+}
+
 /// Bad requests get clear answers and change nothing.
 #[test]
 fn a_switch_that_cannot_be_is_refused() {
