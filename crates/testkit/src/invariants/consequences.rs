@@ -154,7 +154,10 @@ impl Invariants {
     fn fails_in_its_group(&self, id: &ContainerId) -> bool {
         let container = &self.containers[id];
         let is_asked = self.is_asked(&container.name) || container.asked_ever;
-        let by_itself = !container.interrupted && !container.gate_failed && !is_asked;
+        let by_itself = !container.interrupted
+            && !container.gate_failed
+            && !container.was_killed_for_restart()
+            && !is_asked;
         let has_failed = container.last_exit.is_some_and(|exit| exit.code != 0);
         container.role == Some(Role::Init) && has_failed && by_itself && self.stop.is_none()
     }

@@ -248,6 +248,11 @@ impl Container {
         self.gate_failed || self.for_restart || self.taken_back
     }
 
+    /// I7: whether podshim's SIGKILL, and not its program, was the end of what it restarts with its group.
+    pub(super) fn was_killed_for_restart(&self) -> bool {
+        self.for_restart && self.killed && self.last_exit.is_some_and(|exit| exit.code == 137)
+    }
+
     /// Whether its program was sent a signal that ends it, and not in order to restart it (U4).
     pub(super) fn is_ended_for_good(&self) -> bool {
         self.caller_killed || (!self.comes_back() && (self.stop_signals > 0 || self.killed))

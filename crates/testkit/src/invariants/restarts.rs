@@ -23,9 +23,8 @@ impl Invariants {
         };
         let restart = member.and_then(|member| member.restart);
         // I7, U4: podshim restarts one of a group with the others, and one that did not get ready because of that.
-        let killed_for_restart =
-            container.for_restart && container.last_exit.is_some_and(|exit| exit.code == 137);
-        let ended_by_us = container.stop_signals > 0 || container.gate_failed || killed_for_restart;
+        let ended_by_us =
+            container.stop_signals > 0 || container.gate_failed || container.was_killed_for_restart();
         let allowed = match restart.map_or(usual, |restart| restart.mode) {
             RestartMode::Always => true,
             RestartMode::OnFailure => {

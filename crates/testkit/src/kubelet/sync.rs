@@ -102,7 +102,6 @@ mod tests {
     use pod_lifecycle::PodTime;
 
     use super::super::setup::{KubeletVersion, PodContainer};
-    use super::super::unaware::decide;
     use super::*;
 
     const RUNNING: State = State::Running;
@@ -136,7 +135,9 @@ mod tests {
             failed_probes: &["c0".into()].into(),
             ledger: &Ledger::default(),
         };
-        let Actions { kill_pod, kill, start } = decide(&input);
+        let mut actions = Actions::default();
+        regulars(&input, &mut actions);
+        let Actions { kill_pod, kill, start } = actions;
         (kill.iter().map(ToString::to_string).collect(), start, kill_pod)
     }
 
