@@ -40,7 +40,7 @@ async fn a_pod_is_explained_restarted_and_stopped_without_its_node() -> Result<(
     person.asks(&["restart", &pod.name]).await?;
     workload.wait_event(&pod.name, ("app", Started), 2, SOON).await?;
     let life = person.asks(&["timeline", &pod.name]).await?;
-    ensure!(life.contains("the pod restarts in place"), "{life}");
+    ensure!(life.contains("the pod restarts: requested"), "{life}");
     // Both nodes are asked for what has no node: one has it.
     let all = person.asks(&["ps", "--all-namespaces"]).await?;
     ensure!(all.contains("node-1:") && all.contains("node-2:") && all.contains(&pod.name), "{all}");
