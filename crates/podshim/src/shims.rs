@@ -32,6 +32,14 @@ pub struct Shim {
     pub answer: Result<InspectResponse, ClientError>,
 }
 
+impl Shim {
+    /// Asks the shim of an entry.
+    pub(crate) fn asked(entry: Entry) -> Self {
+        let answer = ask(&entry.socket);
+        Self { entry, answer }
+    }
+}
+
 /// Why no single pod was found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {

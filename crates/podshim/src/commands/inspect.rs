@@ -4,7 +4,7 @@ use std::io::stdout;
 use std::time::Duration;
 
 use clap::Args;
-use control_api::client::{Client, ClientError};
+use control_api::client::ClientError;
 use control_api::container::State;
 use control_api::event::Cause;
 use pod_spec::DurationText;
@@ -15,7 +15,7 @@ use crate::clock::now_ms;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{ColorMode, Colour, Format, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, STOPPING, display_name};
-use crate::shims::{ANSWER_LIMIT, Shim};
+use crate::shims::Shim;
 use crate::terminal::columns;
 use crate::words::DisplayWord;
 
@@ -46,8 +46,7 @@ pub struct Arguments {
 /// No such pod.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let entry = arguments.pod.find(&arguments.node)?;
-    let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
-    let pod = PodReport::of(Shim { entry, answer });
+    let pod = PodReport::of(Shim::asked(entry));
     match arguments.result.format() {
         Format::Json => print_json(&pod)?,
         Format::Text => print(&show(&pod, now_ms(), ColorMode::of(&stdout())))?,

@@ -1,7 +1,6 @@
 //! `podshim why`: says in one paragraph what a pod waits for, since when, and what to do.
 
 use clap::Args;
-use control_api::client::Client;
 
 use crate::arguments::{HistoryArguments, NodeArguments, PodArgument};
 use crate::clock::now_ms;
@@ -9,7 +8,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::output::print;
 use crate::past;
 use crate::pods::{PodReport, PodState};
-use crate::shims::{ANSWER_LIMIT, FindError, Shim};
+use crate::shims::{FindError, Shim};
 use crate::terminal::columns;
 use crate::why::{of_past, paragraph};
 
@@ -49,8 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         Err(error) => return Err(error.into()),
     };
-    let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
-    let pod = PodReport::of(Shim { entry, answer });
+    let pod = PodReport::of(Shim::asked(entry));
     print(&(wrapped(&paragraph(&pod), columns()) + "\n"))?;
     let known = !matches!(pod.state, PodState::ShimDead | PodState::ShimSilent);
     Ok(if known { Outcome::Success } else { Outcome::Findings })

@@ -289,10 +289,7 @@ fn slow(random: &mut Rng, name: String, hanging: Option<Duration>) -> Command {
 /// `gate-timeout` works against that (`fairness`).
 fn own_policy(run: KubeletRun, pod: &plan::KubeletPod, name: &str) -> Option<RestartPolicy> {
     let role = pod.members.iter().find(|(other, _)| other == name).map(|(_, role)| *role)?;
-    let full: Vec<_> =
-        pod.annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
-    let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    let plan = parsed.ok()?.plan?;
+    let plan = plan::parse(&pod.annotations)?.plan?;
     let restart = plan.member(name)?.1.restart;
     let is_aware = run.version == KubeletVersion::Aware;
     let ends = restart.is_some_and(|restart| match restart.mode {

@@ -287,7 +287,7 @@ fn is_strangled(annotations: &[(String, String)]) -> bool {
     parse(annotations).and_then(|parsed| parsed.plan).is_some_and(|plan| gate_outlasts_holds(&plan))
 }
 
-fn parse(annotations: &[(String, String)]) -> Option<pod_spec::Parsed> {
+pub(super) fn parse(annotations: &[(String, String)]) -> Option<pod_spec::Parsed> {
     let full: Vec<_> =
         annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
     pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str()))).ok()
