@@ -112,9 +112,19 @@ pub(crate) fn end_part(pod: &mut State, id: &ContainerId) {
         pod.mark_changed();
     } else {
         deliver_stop(pod, id, None);
+        limit_without_caller(pod, id);
     }
     // K17.
     thaw(pod, id);
+}
+
+/// T17: also where what had to stop after the sidecar ends soon, and T19 sends it no SIGKILL then.
+fn limit_without_caller(pod: &mut State, id: &ContainerId) {
+    let grace = grace_without_caller(pod, id).filter(|_| pod.role_of(id) == Some(Role::Sidecar));
+    let at = grace.map(|grace| pod.now() + grace);
+    if let (Some(at), Some(container)) = (at, pod.container_mut(id)) {
+        container.ending.kill_by(at);
+    }
 }
 
 /// What is still to end at the end of the budget. A pod that has ended in time has nothing to record.
