@@ -63,7 +63,9 @@ impl Canonical {
 
     fn write_time(&mut self, value: &str) {
         let before = self.text.strip_suffix(TIME).unwrap_or(&self.text);
-        if before.ends_with(RUNNING) || (before.ends_with(HELD) && !self.holds_end) {
+        let is_long = before.ends_with(RUNNING) || before.ends_with(ASKED);
+        let is_creation = before.ends_with(CREATED) && !before.contains(NEVER);
+        if is_long || is_creation || (before.ends_with(HELD) && !self.holds_end) {
             return;
         }
         let past = if UNTIL.iter().any(|field| before.ends_with(field)) { OVER } else { PAST };
@@ -114,6 +116,11 @@ const UNTIL: [&str; 6] = [
 const OVER: i128 = -1;
 /// How long a program has run matters only after ten minutes (R4).
 const RUNNING: &str = "Running { since: ";
+/// When a caller asked for an end matters only if its kubelet has a figure (T19), and the pods of a walk have no kubelet.
+const ASKED: &str = "asked_at: Some(";
+/// When a caller last created a container matters only under Never (I8).
+const CREATED: &str = "created_at: ";
+const NEVER: &str = "restart_policy: Never";
 /// How long a hold has lasted matters only if it has an end (U6).
 const HELD: &str = "Hold { since: ";
 const HOLDS_END: &str = "gate_timeout: Some(";
@@ -208,6 +215,10 @@ mod tests {
         }
         assert_ne!(canonical("term_at: ", at(1), at(6)), canonical("term_at: ", at(1), at(7)));
         assert_eq!(canonical(RUNNING, at(1), at(6)), canonical(RUNNING, at(1), at(7)));
+        assert_eq!(canonical(ASKED, at(1), at(6)), canonical(ASKED, at(1), at(7)));
+        assert_eq!(canonical(CREATED, at(1), at(6)), canonical(CREATED, at(1), at(7)));
+        let never = format!("{NEVER}, {CREATED}");
+        assert_ne!(canonical(&never, at(1), at(6)), canonical(&never, at(1), at(7)));
         assert_eq!(canonical(HELD, at(1), at(6)), canonical(HELD, at(1), at(7)));
         let with_an_end = |now| {
             let mut canonical = Canonical::at(now);
