@@ -5,15 +5,20 @@
 //! annotations fit together.
 
 mod callers;
+mod faults;
+mod injected;
 mod kubelet;
+mod kubelets_programs;
 mod plan;
 mod programs;
+mod run;
 mod two_callers;
 
 use crate::command::{Command, Scenario};
 use fuzz_input::Rng;
 
-pub use kubelet::{FaultKind, KubeletRun};
+pub use faults::FaultKind;
+pub use run::KubeletRun;
 pub use two_callers::scenario as two_callers;
 
 /// The scenario of a seed; its last command ends everything.

@@ -306,8 +306,9 @@ impl Invariants {
             container.for_restart |= for_restart;
         }
         container.killed |= is_kill;
-        // I7: without a grace SIGKILL comes while its start goes on.
-        container.for_restart |= is_kill && container.is_starting && for_restart;
+        // I7: SIGKILL may come while its start goes on, also after the one that failed has been started again.
+        container.for_restart |=
+            is_kill && container.is_starting && (for_restart || container.ends_for_group);
         if is_stop && !container.runs_program() {
             (container.is_dying, container.dying_in) = (true, event);
         }
@@ -376,9 +377,10 @@ impl Invariants {
         if signal != Signal::KILL && container.stop_signals > 0 && !(is_pair && container.taken_back) {
             return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
         }
-        // K15: the stop's own signal may have been sent before the caller's came.
+        // K15, K9: the stop's own signal, or that for a caller's SIGKILL, may have been sent before the caller's came.
         let own = self.member(&container.name).and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
-        let expected = container.gate_failed || (self.may_be_stopping() && signal == own);
+        let may_be_own = self.may_be_stopping() || container.caller_killed;
+        let expected = container.gate_failed || (may_be_own && signal == own);
         match container.held {
             Some(held) if signal != Signal::KILL && held != signal && !expected => {
                 self.violated(format!("sidecar {id} gets another signal than the one held (K7)"))
