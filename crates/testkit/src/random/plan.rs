@@ -185,9 +185,9 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             break (list, planned, names);
         }
     };
-    let (mut list, mut planned) = (list, planned);
+    let (mut list, mut planned, mut names) = (list, planned, names);
     if policy == RestartPolicy::Always && extra == Extra::None && list.len() % 3 == 1 {
-        name_no_main(&mut list, &mut planned);
+        name_no_main(&mut list, &mut planned, &mut names);
     }
     // Only where roles have the same order: the kubelet creates the containers in the order of the list.
     let roles =
@@ -231,7 +231,7 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
         annotations.retain(|(key, _)| key != "gate-timeout");
     }
     let main = PlannedRole::Main;
-    let all = planned.iter().map(|container| container.role).chain(std::iter::once(main));
+    let all = planned.iter().map(|container| container.role).chain(std::iter::repeat(main));
     let roles = all.map(|role| match role {
         PlannedRole::Init => Role::Init,
         PlannedRole::Sidecar | PlannedRole::Standby => Role::Sidecar,
@@ -240,8 +240,8 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
     KubeletPod { annotations, members: names.into_iter().zip(roles).collect() }
 }
 
-/// S8: the last main of a plan is one by `*=main`, if the plan names no other.
-fn name_no_main(list: &mut String, planned: &mut Vec<Planned>) {
+/// S8: the last main of a plan is one by `*=main`, if the plan names no other; in some pods beside a second one.
+fn name_no_main(list: &mut String, planned: &mut Vec<Planned>, names: &mut Vec<String>) {
     let is_main = |container: &Planned| container.role == PlannedRole::Main;
     let is_last = planned.last().is_some_and(is_main);
     if let (true, 1, Some((before, _))) =
@@ -249,6 +249,9 @@ fn name_no_main(list: &mut String, planned: &mut Vec<Planned>) {
     {
         *list = format!("{before}, *=main");
         planned.pop();
+        if list.len().is_multiple_of(2) {
+            names.push(format!("c{}", names.len()));
+        }
     }
 }
 
@@ -441,4 +444,24 @@ fn after(random: &mut Rng, own: usize, planned: &[Planned]) -> Option<String> {
         }
     }
     (!entries.is_empty()).then(|| entries.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S8: a pod of one or of two mains that its plan does not name.
+    #[test]
+    fn the_mains_of_a_plan_without_names() {
+        let mut unnamed: Vec<usize> = Vec::new();
+        for seed in 0..300 {
+            let pod = kubelet_pod(&mut Rng::new(seed), RestartPolicy::Always, Extra::None);
+            let list = pod.annotations.iter().find(|(key, value)| key == "plan" && value.ends_with("*=main"));
+            let named = list.map(|(_, list)| list.split([',', '+']).count() - 1);
+            unnamed.extend(named.map(|named| pod.members.len() - named));
+        }
+        unnamed.sort_unstable();
+        unnamed.dedup();
+        assert_eq!(unnamed, [1, 2]);
+    }
 }

@@ -7,7 +7,7 @@ use e2e::{Cluster, Manifest, Program, Workload};
 use super::{Agents, only_pod};
 use crate::support::SOON;
 
-/// U10, U4, R6: a hold, a gate's failure and a restart in place, in the words of `podshim ps`.
+/// U10, U4, R6: a hold, a gate's failure and a restart in place, in the words of `podshim ps`. The README shows what it prints.
 #[tokio::test]
 async fn describe_has_a_hold_a_gates_failure_and_a_restart() -> Result<()> {
     let cluster = Cluster::connect()?;
@@ -34,6 +34,7 @@ async fn describe_has_a_hold_a_gates_failure_and_a_restart() -> Result<()> {
             ],
         )
         .await?;
+    println!("{story}");
     // A person reads how old each is.
     let own: Vec<&str> = story.lines().filter(|line| line.contains("podshim.io/agent")).collect();
     ensure!(own.iter().all(|line| !line.contains("<unknown>")), "{own:#?}");
