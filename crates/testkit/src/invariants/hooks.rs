@@ -28,7 +28,10 @@ impl Invariants {
             return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
         }
         let own_time = self.own_time(id);
+        let is_replaced = self.containers.get(id).is_some_and(|container| self.may_be_replaced(container));
         if let Some(container) = self.containers.get_mut(id) {
+            // V4: its end goes on, whatever becomes of the one that has taken over.
+            container.is_replaced |= is_replaced && hook == Hook::PreStop && self.stop.is_none();
             if container.ends_since.is_none() && hook != Hook::Migrate {
                 (container.ends_since, container.own_time) = (Some(self.now), own_time);
             }
