@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nix::fcntl::{SpliceFFlags, tee};
+use nix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 use super::pipe::{nonblocking_pipe, unread};
@@ -29,12 +30,16 @@ pub enum Piece<'text> {
     End,
 }
 
-/// Steps between two pauses: half a millisecond of processor time, a full one on a slow machine.
+/// Steps between two pauses: half a millisecond of processor time to three, as the machine is.
 const TURN_STEPS: usize = 100_000;
 /// Reading lines takes at most a fifth of a processor, for all streams of the pod together: it happens outside of the
-/// container's limits, and the container decides how much it writes. Counted in steps, not in time: a turn takes longer
-/// when other threads are busy too, and that must not make the pause longer.
+/// container's limits, and the container decides how much it writes. A pause is at least this long.
 const PAUSE: Duration = Duration::from_millis(4);
+/// A pause is so many times the processor time of its turn. Not of the time that has passed: a turn takes longer when other threads are
+/// busy too, and that must not make the pause longer.
+const PAUSES_OF_TURN: u32 = 4;
+/// At the most: between two parts of a turn the thread may do other work, which its processor time includes.
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// How fast the lines of a pod are read; one for all its streams. It is no lock: a stream that has one and does not go on, because its
 /// container delays another hand, would keep the others waiting.
@@ -51,10 +56,12 @@ impl LinePace {
         OF_THREAD.with(Self::clone)
     }
 
-    /// Pauses after a turn. A stream that comes during the pause waits for its end before it starts its own.
-    async fn rest(&self) {
+    /// Pauses after a turn that took that much of a processor. A stream that comes during the pause waits for its end before it starts its
+    /// own.
+    async fn rest(&self, used: Duration) {
         let now = Instant::now();
-        let end = self.0.get().map_or(now, |earlier| earlier.max(now)) + PAUSE;
+        let pause = (used * PAUSES_OF_TURN).clamp(PAUSE, LONGEST_PAUSE);
+        let end = self.0.get().map_or(now, |earlier| earlier.max(now)) + pause;
         self.0.set(Some(end));
         tokio::time::sleep_until(end).await;
     }
@@ -99,12 +106,21 @@ pub(crate) struct Lines {
     state: ControlFlow<()>,
     /// Bytes until the next pause.
     left: usize,
+    /// What the thread had used of a processor when the turn began.
+    turn_began: Duration,
+}
+
+/// What this thread has used of a processor. Another hand that goes on with a stream has used something else: then a pause has its least or
+/// its greatest length.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 impl Lines {
     pub(crate) fn new(watch: LineWatch) -> Self {
         let left = watch.turn;
-        Self { watch, begun: Vec::new(), state: ControlFlow::Continue(()), left }
+        let (begun, state) = (Vec::new(), ControlFlow::Continue(()));
+        Self { watch, begun, state, left, turn_began: processor_time() }
     }
 
     /// Reads the next bytes of the stream. Yields the thread meanwhile, even in the middle of a line.
@@ -145,7 +161,8 @@ impl Lines {
         self.left = self.left.saturating_sub(letters);
         if self.left == 0 {
             self.left = self.watch.turn;
-            self.watch.pace.rest().await;
+            self.watch.pace.rest(processor_time().saturating_sub(self.turn_began)).await;
+            self.turn_began = processor_time();
         }
     }
 }

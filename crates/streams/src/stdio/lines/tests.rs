@@ -82,6 +82,25 @@ fn inspection_takes_a_part_of_the_time() {
     });
 }
 
+/// U2: a fifth of a processor, also where a machine needs six times as long for a step as another one.
+#[test]
+fn a_turn_that_costs_more_has_a_longer_pause() {
+    run(async {
+        let cost = Duration::from_millis(3);
+        let inspect = move |piece: Piece<'_>| {
+            let began = processor_time();
+            while piece != Piece::End && processor_time() - began < cost {}
+            ControlFlow::Continue(())
+        };
+        let watch = LineWatch::new(50, LinePace::default(), inspect);
+        let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
+        let began = tokio::time::Instant::now();
+        let _ = Lines::new(watch).feed(&line).await;
+        // Eight turns.
+        assert!(began.elapsed() >= cost * 5 * 8, "{:?}", began.elapsed());
+    });
+}
+
 /// H1: a stream whose container delays another hand does not go on, and the lines of other containers are read all the same.
 #[test]
 fn a_stream_that_does_not_go_on_keeps_no_other_waiting() {
