@@ -278,24 +278,32 @@ impl State {
         self.changes.push((self.version, json!({"type": "DELETED", "object": pod})));
     }
 
-    /// A page of the pods: `limit` of them after those that `continue` names.
+    /// A page of the pods: `limit` of them after the one that `continue` names. As a real one's, all pages have the version of the first:
+    /// what changes meanwhile comes by the watch.
     fn list(&mut self, query: &str) -> Value {
-        let number =
-            |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.parse::<usize>().ok());
-        let (limit, skipped) = (number("limit="), number("continue=").unwrap_or_default());
+        let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key));
+        let limit = value("limit=").and_then(|limit| limit.parse::<usize>().ok());
         if limit.is_none_or(|limit| limit > 5) {
             self.bad.push(format!("a list of pods of any size: {query}"));
         }
         let limit = limit.unwrap_or(usize::MAX);
-        let pods: Vec<&Value> = self.pods.values().filter(|pod| is_selected(query, pod)).collect();
-        let items: Vec<&Value> = pods.iter().copied().skip(skipped).take(limit).collect();
-        let mut metadata = json!({"resourceVersion": self.version.to_string()});
-        let end = skipped + items.len();
-        if end < pods.len() {
-            metadata["continue"] = json!(end.to_string());
+        let token = value("continue=").map(|token| token.replace("%2F", "/"));
+        let parts: Vec<&str> = token.iter().flat_map(|token| token.split('/')).collect();
+        let (version, after) = match parts[..] {
+            [version, namespace, name] => (version.to_owned(), Some((namespace.to_owned(), name.to_owned()))),
+            _ => (self.version.to_string(), None),
+        };
+        let is_next = |key: &(String, String)| after.as_ref().is_none_or(|after| key > after);
+        let mut rest = self.pods.iter().filter(|(key, pod)| is_next(key) && is_selected(query, pod));
+        let page: Vec<_> = rest.by_ref().take(limit).collect();
+        let mut metadata = json!({"resourceVersion": version});
+        let is_last = rest.next().is_none();
+        if let (Some(((namespace, name), _)), false) = (page.last(), is_last) {
+            metadata["continue"] = json!(format!("{version}/{namespace}/{name}"));
         }
+        let items: Vec<&Value> = page.iter().map(|(_, pod)| *pod).collect();
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items});
-        self.lists += usize::from(end >= pods.len());
+        self.lists += usize::from(is_last);
         list
     }
 

@@ -119,7 +119,6 @@ fn a_node_with_250_pods_of_a_cluster() {
     let cluster = RealCluster(std::env::var("PODSHIM_CLUSTER_DIR").unwrap().into());
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}}),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "prod"}}),
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-7"}}),
     ];
     cluster.apply(&objects);
