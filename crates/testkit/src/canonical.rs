@@ -63,9 +63,9 @@ impl Canonical {
 
     fn write_time(&mut self, value: &str) {
         let before = self.text.strip_suffix(TIME).unwrap_or(&self.text);
-        let is_long = before.ends_with(RUNNING) || before.ends_with(ASKED);
+        let is_unread = before.ends_with(RUNNING) || before.ends_with(ASKED);
         let is_creation = before.ends_with(CREATED) && !before.contains(NEVER);
-        if is_long || is_creation || (before.ends_with(HELD) && !self.holds_end) {
+        if is_unread || is_creation || (before.ends_with(HELD) && !self.holds_end) {
             return;
         }
         let past = if UNTIL.iter().any(|field| before.ends_with(field)) { OVER } else { PAST };

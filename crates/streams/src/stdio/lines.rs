@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nix::fcntl::{SpliceFFlags, tee};
-use nix::time::{ClockId, clock_gettime};
+use processes::thread_processor_time;
 use tokio::time::Instant;
 
 use super::pipe::{nonblocking_pipe, unread};
@@ -106,21 +106,16 @@ pub(crate) struct Lines {
     state: ControlFlow<()>,
     /// Bytes until the next pause.
     left: usize,
-    /// What the thread had used of a processor when the turn began.
+    /// What the thread had used of a processor when the turn began. Another hand that goes on with a stream has used something else: then a
+    /// pause has its least or its greatest length.
     turn_began: Duration,
-}
-
-/// What this thread has used of a processor. Another hand that goes on with a stream has used something else: then a pause has its least or
-/// its greatest length.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 impl Lines {
     pub(crate) fn new(watch: LineWatch) -> Self {
         let left = watch.turn;
         let (begun, state) = (Vec::new(), ControlFlow::Continue(()));
-        Self { watch, begun, state, left, turn_began: processor_time() }
+        Self { watch, begun, state, left, turn_began: thread_processor_time() }
     }
 
     /// Reads the next bytes of the stream. Yields the thread meanwhile, even in the middle of a line.
@@ -161,8 +156,8 @@ impl Lines {
         self.left = self.left.saturating_sub(letters);
         if self.left == 0 {
             self.left = self.watch.turn;
-            self.watch.pace.rest(processor_time().saturating_sub(self.turn_began)).await;
-            self.turn_began = processor_time();
+            self.watch.pace.rest(thread_processor_time().saturating_sub(self.turn_began)).await;
+            self.turn_began = thread_processor_time();
         }
     }
 }

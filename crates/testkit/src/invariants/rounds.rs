@@ -142,8 +142,8 @@ impl Invariants {
             // What its caller has stopped and has its signal, or waits for its hook, goes on with that.
             let has_hooks = container.hooks_run.contains(&Hook::OnTerminate) || container.hook.is_some();
             let is_sidecar = container.role == Some(Role::Sidecar);
-            let has_begun = container.stop_signals > 0 || container.hook.is_some();
-            let goes_on = !is_sidecar && container.asked_ever && has_begun;
+            let is_ending = container.stop_signals > 0 || container.hook.is_some();
+            let goes_on = !is_sidecar && container.asked_ever && is_ending;
             if has_hooks && !goes_on && !replaced.contains(id) && !container.ends_for_group {
                 // T8: the time of a sidecar does not begin with what ran at T0, and another turn has time of its own.
                 container.ends_since = container.hook.map(|_| now);

@@ -179,13 +179,12 @@ const KUBELET_KEYS: [&str; 12] = [
 ];
 
 pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra) -> KubeletPod {
-    let (list, planned, names) = loop {
+    let (mut list, mut planned, mut names) = loop {
         let (list, planned, names) = plan(random);
         if !list.contains(['|', '*']) && names.len() <= MOST_UNDER_A_KUBELET {
             break (list, planned, names);
         }
     };
-    let (mut list, mut planned, mut names) = (list, planned, names);
     if policy == RestartPolicy::Always && extra == Extra::None && list.len() % 3 == 1 {
         name_no_main(&mut list, &mut planned, &mut names);
     }

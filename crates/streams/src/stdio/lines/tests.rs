@@ -88,8 +88,8 @@ fn a_turn_that_costs_more_has_a_longer_pause() {
     run(async {
         let cost = Duration::from_millis(3);
         let inspect = move |piece: Piece<'_>| {
-            let began = processor_time();
-            while piece != Piece::End && processor_time() - began < cost {}
+            let began = thread_processor_time();
+            while piece != Piece::End && thread_processor_time() - began < cost {}
             ControlFlow::Continue(())
         };
         let watch = LineWatch::new(50, LinePace::default(), inspect);
